@@ -32,6 +32,7 @@ test-cluster: ## tests with Kubernetes, etcd, containerd, CoreDNS, other kernels
 	  test-marked test-kernels test-guests bench-instructions loom test-etcd
 
 test-marked: ## the tests marked `cluster` and `slow`
+	@cargo build --quiet --package dunlin --target $$(uname -m)-unknown-linux-musl
 	@scripts/part "tests marked cluster and slow" env $(tests) cluster
 
 test-etcd: ## the store of a fleet on the newest etcd; `make test` has Debian's
@@ -174,7 +175,8 @@ campaign-scale: ## a step of the load on real replicas, quiet for SECONDS=720, a
 campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED=1
 	@scripts/require test
 	@cargo build --release --package dunlin
-	@PATH="$$PATH:/usr/sbin" DUNLIN_REQUIRE_ALL=1 DUNLIN_QUESTIONS=$(or $(QUESTIONS),1000000) \
+	@PATH="$$PATH:/usr/sbin" DUNLIN_BIN=$$(realpath "$${CARGO_TARGET_DIR:-target}/release/dunlin") \
+	  DUNLIN_REQUIRE_ALL=1 DUNLIN_QUESTIONS=$(or $(QUESTIONS),1000000) \
 	  DUNLIN_SEED=$(or $(SEED),1) cargo test --package conformance --test all -- --nocapture differential::every_difference
 
 campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load, KILLS=50 kills; root

@@ -13,7 +13,7 @@ fn addresses(cluster: &Cluster) -> Vec<Value> {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn api_server_returns_with_its_objects() {
     let Some(mut cluster) = Cluster::start_or_skip() else { return };
     cluster.create(&objects::namespace("shop"));
@@ -44,7 +44,7 @@ fn api_server_returns_with_its_objects() {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn nothing_is_left_of_a_dropped_cluster() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     let (folder, api) = (cluster.folder().to_owned(), cluster.api());

@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use lab_host::counters::{self, Socket};
@@ -73,27 +74,43 @@ pub fn find_binary(file: &str, package: &str) -> Result<PathBuf> {
         .ok_or_else(|| format!("no {file} here (Debian: apt install {package})"))
 }
 
-/// `DUNLIN_BIN`, or what cargo builds now, in the profile of the test.
+/// `DUNLIN_BIN`, or what cargo last built beside this program, if no source has changed since.
 fn dunlin() -> Result<PathBuf> {
-    if let Some(path) = std::env::var_os("DUNLIN_BIN") {
-        return Ok(path.into());
-    }
-    let test = std::env::current_exe().map_err(|e| e.to_string())?;
-    let profile = test.ancestors().nth(2).ok_or("a test lies in target/PROFILE/deps")?;
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["build", "--quiet", "--package", "dunlin"]);
-    if profile.ends_with("release") {
-        cargo.arg("--release");
-    }
-    // What cargo tells this test of its package would have it build again what asks for that.
-    let own = |key: &str| key.starts_with("CARGO_PKG_") || key.starts_with("CARGO_MANIFEST_");
-    for key in std::env::vars_os().filter_map(|(key, _)| key.into_string().ok()) {
-        if own(&key) {
-            cargo.env_remove(key);
+    static FOUND: OnceLock<Result<PathBuf>> = OnceLock::new();
+    FOUND
+        .get_or_init(|| std::env::var_os("DUNLIN_BIN").map_or_else(built, |p| Ok(p.into())))
+        .clone()
+}
+
+fn built() -> Result<PathBuf> {
+    let remedy = "run `cargo build --package dunlin` in the profile of the tests, or \
+                  `cargo test --workspace`, which does";
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    // A test lies in target/PROFILE/deps, a program in target/PROFILE.
+    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("dunlin"));
+    let program = beside
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| format!("no dunlin beside {}: {remedy}", own.display()))?;
+    match newer_source(&program) {
+        None => Ok(program),
+        Some(file) => {
+            Err(format!("{} is older than {}: {remedy}", program.display(), file.display()))
         }
     }
-    let built = cargo.status().map_err(|e| format!("cargo: {e}"))?;
-    if built.success() { Ok(profile.join("dunlin")) } else { Err("dunlin does not build".into()) }
+}
+
+/// A source of a program that was changed after the program was built. Cargo lists the sources
+/// beside the program.
+fn newer_source(program: &Path) -> Option<PathBuf> {
+    let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+    let built = changed(program)?;
+    let list = std::fs::read_to_string(program.with_extension("d")).ok()?;
+    let (_, sources) = list.split_once(": ")?;
+    // A space in a path stands behind a backslash.
+    let sources = sources.trim_end().replace("\\ ", "\0");
+    let mut sources = sources.split(' ').map(|path| PathBuf::from(path.replace('\0', " ")));
+    sources.find(|source| changed(source).is_some_and(|at| at > built))
 }
 
 /// What to start, and how.

@@ -12,7 +12,8 @@ pub fn skip(missing: &str) {
 
 /// Leaves a test to a kernel that has what this one lacks: its name goes to the others in the file
 /// that `DUNLIN_LEFT` names, with a tab and what lacks; `bench/kernels` runs them. Without one it
-/// is skipped.
+/// is skipped. Such a test is marked `#[ignore = "kernel: what it needs"]`, so that a plain
+/// `cargo test` does not call it ok.
 ///
 /// # Panics
 /// The file cannot be written.

@@ -42,34 +42,22 @@ fn config_map(file: &str) -> String {
     lines.map(|line| line.trim_start_matches("    ").to_owned() + "\n").collect()
 }
 
-/// Builds the binary as the Containerfile does, except for the profile. `None`: skipped.
+/// The binary of the Containerfile, which is built before: that of `DUNLIN_STATIC_BIN`, or the
+/// newest of cargo's profiles. `None`: skipped.
 fn static_binary() -> Option<PathBuf> {
-    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
     assert!(CONTAINERFILE.contains("target=\"$(uname -m)-unknown-linux-musl\""));
-    // The folder of the tests' build, so that build scripts are compiled once.
-    let target_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a folder");
-    let libraries = Command::new("rustc")
-        .args(["--print", "target-libdir", "--target", &target])
-        .output()
-        .expect("rustc runs");
-    let libraries = String::from_utf8_lossy(&libraries.stdout).into_owned();
-    if !Path::new(libraries.trim()).exists() {
-        skipped(&format!("`rustup target add {target}`"));
-        return None;
+    if let Some(path) = std::env::var_os("DUNLIN_STATIC_BIN") {
+        return Some(path.into());
     }
-    if Command::new("musl-gcc").arg("--version").output().is_err() {
-        skipped("musl-gcc (Debian: musl-tools)");
-        return None;
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name(&target);
+    let built = |path: &PathBuf| path.metadata().and_then(|data| data.modified()).ok();
+    let programs = ["debug", "release", "dist"].map(|profile| folder.join(profile).join("dunlin"));
+    let newest = programs.into_iter().filter(|path| built(path).is_some()).max_by_key(built);
+    if newest.is_none() {
+        skipped(&format!("`cargo build --package dunlin --target {target}` (Debian: musl-tools)"));
     }
-    let built = Command::new(env!("CARGO"))
-        .args(["build", "--quiet", "--locked", "--package", "dunlin", "--target", &target])
-        .arg("--target-dir")
-        .arg(target_dir)
-        .current_dir(repository())
-        .status()
-        .expect("cargo runs");
-    assert!(built.success(), "the static binary is built");
-    Some(target_dir.join(target).join("debug/dunlin"))
+    newest
 }
 
 /// A running container, killed and removed when dropped.
@@ -224,7 +212,7 @@ fn ask(pid: u64, name: &str) -> Vec<u8> {
 }
 
 #[test]
-#[ignore = "slow: it builds a static binary"]
+#[ignore = "slow: it needs a static binary, which `make test-cluster` builds before"]
 fn static_binary_serves_as_unprivileged_user_from_a_read_only_root() {
     if !rustix::process::geteuid().is_root() && skipped("root") {
         return;

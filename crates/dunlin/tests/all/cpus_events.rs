@@ -196,7 +196,7 @@ impl Drop for Node {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn events_of_pods_tell_which_cpus_they_have_and_what_went_wrong() {
     let Some(mut node) = Node::start() else { return };
     // It is created while the manager is away.

@@ -54,7 +54,7 @@ fn leads(node: &Node) -> bool {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn server_without_access_to_the_api_server_answers_what_another_one_writes() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
@@ -100,7 +100,7 @@ fn server_without_access_to_the_api_server_answers_what_another_one_writes() {
 
 /// Two writers, one of which is killed or stopped at a time, while services come and go.
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn fleet_agrees_with_the_api_server_whichever_writer_dies() {
     let rounds = env::var("DUNLIN_WRITER_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
     let rounds: u16 = rounds.unwrap_or(6);
@@ -165,7 +165,7 @@ fn fleet_agrees_with_the_api_server_whichever_writer_dies() {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn new_writer_whose_list_lost_most_writes_nothing_until_it_is_accepted() {
     const SERVICES: u16 = 40;
     let Some(cluster) = Cluster::start_or_skip() else { return };
@@ -201,7 +201,7 @@ fn new_writer_whose_list_lost_most_writes_nothing_until_it_is_accepted() {
 
 /// From a write of the API server to the answer of a server without access to it.
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn change_of_a_service_is_answered_soon_by_a_server_without_access() {
     const CHANGES: u16 = 600;
     let Some(cluster) = Cluster::start_or_skip() else { return };

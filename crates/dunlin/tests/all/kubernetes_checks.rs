@@ -28,7 +28,7 @@ fn unused(socket: &Path) -> Value {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn annotation_adds_a_check_to_ready_endpoints() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     cluster.create(&objects::namespace("shop"));

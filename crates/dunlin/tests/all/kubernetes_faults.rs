@@ -33,7 +33,7 @@ fn add(cluster: &Cluster, name: &str, last: u8) -> String {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn known_names_are_answered_whatever_happens_to_the_api_server() {
     let Some(mut cluster) = Cluster::start_or_skip() else { return };
     fill(&cluster);
@@ -72,7 +72,7 @@ fn known_names_are_answered_whatever_happens_to_the_api_server() {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn a_restart_without_the_api_server_serves_the_saved_state() {
     let Some(mut cluster) = Cluster::start_or_skip() else { return };
     fill(&cluster);
@@ -108,7 +108,7 @@ fn a_restart_without_the_api_server_serves_the_saved_state() {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn a_service_account_with_a_verb_less_is_told_which() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     fill(&cluster);
@@ -135,7 +135,7 @@ fn a_service_account_with_a_verb_less_is_told_which() {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn a_list_that_lost_most_names_is_held() {
     let Some(mut cluster) = Cluster::start_or_skip() else { return };
     fill(&cluster);

@@ -66,7 +66,7 @@ fn check_configs(objects: &[Value], folder: &Path) {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn manifests_and_chart_are_valid_for_an_api_server() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-manifests");
@@ -141,7 +141,7 @@ fn reverse_names_of_private_addresses_are_forwarded_by_the_manifest() {
 
 /// The config of the manifest, with addresses of this test in place of those of a cluster.
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn the_cache_of_a_node_answers_while_the_central_server_is_away() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     cluster.create(&objects::namespace("shop"));

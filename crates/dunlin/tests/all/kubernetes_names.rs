@@ -96,7 +96,7 @@ fn check_not_ready(cluster: &Cluster, server: SocketAddr) {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn names_of_a_cluster_are_answered_and_follow_its_changes() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     fill(&cluster);
@@ -186,7 +186,7 @@ fn check_sample(served: &Served, socket: &Path) {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn names_of_verified_pods_zones_and_pod_named_endpoints_are_answered() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     fill(&cluster);

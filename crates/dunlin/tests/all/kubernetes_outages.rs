@@ -112,7 +112,7 @@ fn copy(mut from: TcpStream, mut to: TcpStream, is_silent: impl Fn() -> bool + S
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn a_silent_stream_is_opened_again() {
     let Some(cluster) = Cluster::start_or_skip() else { return };
     fill(&cluster);
@@ -139,7 +139,7 @@ fn a_silent_stream_is_opened_again() {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn a_token_that_is_refused_is_read_again() {
     let Some(mut cluster) = Cluster::start_or_skip() else { return };
     fill(&cluster);
@@ -183,7 +183,7 @@ fn in_parts(count: usize, act: impl Fn(usize) + Sync) {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn five_thousand_deleted_services_are_gone_at_once() {
     const COUNT: usize = 5_000;
     let Some(mut cluster) = Cluster::start_or_skip() else { return };

@@ -46,7 +46,7 @@ const ROUNDS: [(&str, &str); 4] = [
 ];
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn every_difference_from_coredns_has_a_reason() {
     if !all_present(&[Software::CoreDns]) {
         return;
@@ -178,7 +178,7 @@ const ZONE_FILE: &str = "$TTL 300\n@ SOA ns.example.com. a.example.com. 1 300 30
 
 /// Specification 2.5: the answer has the alias, and the records of the external name.
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn external_names_lead_to_the_same_records_as_with_coredns() {
     if !all_present(&[Software::CoreDns]) {
         return;

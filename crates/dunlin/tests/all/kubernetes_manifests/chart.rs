@@ -91,7 +91,7 @@ pub fn check(cluster: &Cluster, folder: &Path) {
 }
 
 #[test]
-#[ignore = "slow: scripts/require builds Helm"]
+#[ignore = "cluster: it runs Helm"]
 fn values_stand_in_the_objects_and_lead_to_valid_configs() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-chart");
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -175,7 +175,7 @@ fn install_beside_kube_dns(cluster: &Cluster, folder: &Path) {
 }
 
 #[test]
-#[ignore = "slow: scripts/require builds Helm"]
+#[ignore = "cluster: it runs Helm"]
 fn values_that_the_chart_does_not_have_are_refused() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-values");
     std::fs::create_dir_all(&folder).expect("a folder");

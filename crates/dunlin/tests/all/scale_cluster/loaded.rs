@@ -118,7 +118,7 @@ type Changes = Vec<(f64, usize)>;
 /// minutes, and the cost of a query is learned. `make campaign-scale` runs it for longer than these
 /// 10 minutes, with the usual period.
 #[test]
-#[ignore = "slow: it starts an API server and loads real servers"]
+#[ignore = "cluster: it starts an API server and loads real servers"]
 fn replicas_follow_a_step_of_the_load() {
     let after_s = number("DUNLIN_SCALE_SECONDS");
     let Some(bed) = Bed::start("loaded", 1) else { return };

@@ -75,7 +75,7 @@ fn cpu_s(scaler: &Scaler) -> f64 {
 /// `make campaign-scale` runs it with 5,000 nodes, and then holds its CPU time and delay to their
 /// bounds too.
 #[test]
-#[ignore = "slow: it starts an API server and creates many nodes"]
+#[ignore = "cluster: it starts an API server and creates many nodes"]
 fn many_nodes_fit_into_64_mib() {
     let told = std::env::var("DUNLIN_SCALE_NODES").ok();
     let count: usize = told.as_ref().map_or(300, |count| count.parse().expect("a number"));

@@ -16,7 +16,7 @@ const LADDER: &str = r#"{"ladder": {"coresToReplicas": [[1, 1], [2, 2], [3, 3], 
 
 /// The scenario of the original's server, with its role and its flags.
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn run_scenario_of_cpa_has_its_ten_counts() {
     let Some(bed) = Bed::start("run", 3) else { return };
     let account = bed.cpa_account();
@@ -68,7 +68,7 @@ fn run_scenario_of_cpa_has_its_ten_counts() {
 
 /// A bad ConfigMap keeps the last good one and says so; one failing target does not stop others.
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn bad_parameters_and_failing_targets_stop_nothing_else() {
     let Some(bed) = Bed::start("bad", 3) else { return };
     bed.set_nodes(4, "1");
@@ -102,7 +102,7 @@ fn bad_parameters_and_failing_targets_stop_nothing_else() {
 
 /// What else writes the target: a person, another autoscaler, an annotation that says stop.
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn other_writers_are_left_alone_once_and_reported() {
     let Some(bed) = Bed::start("others", 3) else { return };
     bed.set_nodes(5, "1");
@@ -154,7 +154,7 @@ fn other_writers_are_left_alone_once_and_reported() {
 
 /// NotReady nodes and a PodDisruptionBudget, as they are in a cluster.
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn unready_nodes_and_budgets_keep_replicas() {
     let Some(bed) = Bed::start("floors", 6) else { return };
     bed.set_nodes(6, "1");
@@ -187,7 +187,7 @@ fn wait(is_so: impl Fn() -> bool) {
 }
 
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn dry_run_writes_nothing_and_dns_is_found() {
     let Some(bed) = Bed::start("dry", 3) else { return };
     bed.set_nodes(5, "1");
@@ -205,7 +205,7 @@ fn dry_run_writes_nothing_and_dns_is_found() {
 
 /// The account of the manifest may do all that the scaler does, and no feature is off.
 #[test]
-#[ignore = "slow: it starts an API server, which scripts/require cluster builds"]
+#[ignore = "cluster: it starts an API server"]
 fn rights_of_the_manifest_are_enough() {
     let Some(bed) = Bed::start("kube-system", 3) else { return };
     bed.set_nodes(40, "1");
@@ -229,7 +229,7 @@ fn rights_of_the_manifest_are_enough() {
 /// The leader is killed, the API server is silent and comes back: one decides, and no count changes
 /// by what is not known.
 #[test]
-#[ignore = "slow: a lease has to end"]
+#[ignore = "cluster: it starts an API server, and a lease has to end"]
 fn killed_leader_and_silent_api_server_change_no_count() {
     let Some(mut bed) = Bed::start("faults", 3) else { return };
     bed.set_nodes(4, "1");

@@ -16,9 +16,10 @@ const PORTS: Range<u16> = 10_000..32_000;
 pub fn free_address(ip: Ipv4Addr) -> SocketAddrV4 {
     static GIVEN: AtomicU16 = AtomicU16::new(0);
     let count = PORTS.end - PORTS.start;
-    // Tests that run beside each other begin in different places.
-    let begin = std::process::id() as u16;
-    let next = || begin.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % count;
+    // Processes beside each other begin far apart: the golden ratio of the range is prime to it.
+    let begin = std::process::id().wrapping_mul(13_597) % u32::from(count);
+    let given = || u32::from(GIVEN.fetch_add(1, Ordering::Relaxed));
+    let next = || ((begin + given()) % u32::from(count)) as u16;
     (0..count)
         .map(|_| SocketAddrV4::new(ip, PORTS.start + next()))
         .find(|address| UdpSocket::bind(address).is_ok() && TcpListener::bind(address).is_ok())

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
@@ -310,17 +311,27 @@ impl Server {
         Pid::from_child(&self.child)
     }
 
+    /// Waits until it answers for each zone, and Dunlin, which may have none, also its commands.
     fn wait_for<'a>(&mut self, zones: impl Iterator<Item = &'a Name>) -> Result<()> {
-        let deadline = Instant::now() + START_TIMEOUT;
+        let address = self.address;
         for zone in zones {
-            while !client::is_authority(self.address, zone) {
-                let ended = self.child.try_wait().map_err(|e| e.to_string())?;
-                if ended.is_some() || Instant::now() > deadline {
-                    let (name, log) = (self.software.name(), self.log_end());
-                    return Err(format!("{name} does not serve {zone} ({ended:?}):\n{log}"));
-                }
-                std::thread::sleep(Duration::from_millis(20));
+            self.wait_until(&zone.to_string(), || client::is_authority(address, zone))?;
+        }
+        let directory = self.config.parent().ok_or("a config lies in a directory")?;
+        let socket = admin_socket(directory);
+        let is_other = self.software != Software::Dunlin;
+        self.wait_until("commands", || is_other || UnixStream::connect(&socket).is_ok())
+    }
+
+    fn wait_until(&mut self, what: &str, is_so: impl Fn() -> bool) -> Result<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while !is_so() {
+            let ended = self.child.try_wait().map_err(|e| e.to_string())?;
+            if ended.is_some() || Instant::now() > deadline {
+                let (name, log) = (self.software.name(), self.log_end());
+                return Err(format!("{name} does not serve {what} ({ended:?}):\n{log}"));
             }
+            std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
     }

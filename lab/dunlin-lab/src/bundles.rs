@@ -6,14 +6,17 @@ use lab_host::manifest::{Difference, Manifest, ManifestOptions, diff};
 use lab_report::bundle::{Body, Bundle, Header};
 use std::path::Path;
 
+/// The words of this command, wherever its program is.
+pub fn command() -> Vec<String> {
+    ["dunlin-lab".to_owned()].into_iter().chain(std::env::args().skip(1)).collect()
+}
+
 /// The header of a bundle whose first run has not begun.
 ///
 /// # Errors
 /// The machine cannot be read.
 pub fn header(title: &str, data: Vec<String>, seed: u64) -> Result<Header, String> {
     let manifest = Manifest::take(&Machine::this(), &ManifestOptions::default(), software())?;
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let command = ["dunlin-lab".to_owned()].into_iter().chain(words).collect();
     let mut remarks = Vec::new();
     if manifest.software.profile != "release" {
         remarks.push("Built without optimization: rates show that it works, nothing more".into());
@@ -21,7 +24,7 @@ pub fn header(title: &str, data: Vec<String>, seed: u64) -> Result<Header, Strin
     Ok(Header {
         title: title.into(),
         date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
-        commands: vec![command],
+        commands: vec![command()],
         data,
         seed,
         machine: machine(&manifest),

@@ -1,36 +1,46 @@
 //! `dunlin-lab compare`: servers beside each other.
+mod bar;
+
+pub(crate) use bar::Bar;
+
 use super::manifest::software;
 use crate::bench::beside;
+use crate::bundles::{header, write};
+use crate::load::{Calls, Queries};
 use crate::signals::stop_when_interrupted;
 use clap::Args;
-use command_line::span;
 use cpu::CpuList;
 use lab::compare::{
-    CompareOptions, CompareResult, Comparison, against, comparable, compare, configs, differences,
-    page, tables,
+    CompareOptions, CompareResult, Comparison, Limit, LimitResult, against, comparable, compare,
+    configs, differences, limit_results, tables,
 };
-use lab::servers::{ALL, ServerKind, Zone};
+use lab::servers::{ALL, OTHERS, ServerKind, Zone};
 use lab_host::hosts::{Hosts, Layout, NamespaceProcess, Options, Side};
 use lab_host::machine::Machine;
 use lab_host::manifest::{Manifest, ManifestOptions};
 use lab_load::arrivals::{read_number, read_time_ns};
+use lab_report::bundle::{Body, Bundle, write_file};
+use lab_report::markdown as markdown_of;
 use sha1::{Digest, Sha1};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::fs::{self, DirBuilder, File, TryLockError};
-use std::io::{self, IsTerminal, Write, stderr};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Instant;
 
 pub const EXAMPLES: &str = "Examples:\n  \
-    dunlin-lab compare dunlin knot nsd --zone cluster.local=zone --names queries\n  \
-    dunlin-lab compare knot --zone cluster.local=zone --names queries --print-configs\n  \
-    dunlin-lab compare --zone cluster.local=zone --names queries --rounds 10 \\\n    \
-    --json new.json --with old.json --markdown docs/performance.md";
+    dunlin-lab compare dunlin knot nsd --zone cluster.local=zone -d queries\n  \
+    dunlin-lab compare knot --zone cluster.local=zone -d queries --print-configs\n  \
+    dunlin-lab compare --zone cluster.local=zone -d queries --rounds 10 \\\n    \
+    --bundle new.json --with old.json --markdown performance.md\n  \
+    dunlin-lab compare dunlin knot --zone cluster.local=zone -d queries --path af_xdp \\\n    \
+    --limit 'best dunlin/knot >= 1.25' --limit 'most dunlin/echo >= 0.85'\n  \
+    dunlin-lab compare dunlin-xdp knot-xdp dunlin --zone cluster.local=zone -d queries --path af_xdp\n  \
+    dunlin-lab compare dunlin unbound --forward --zone cluster.local=zone -d queries --order zipf:1";
 
 /// Held by benches, too.
 pub(crate) const LOCK: &str = "/run/lock/dunlin-bench";
@@ -40,15 +50,31 @@ const HOSTS: &str = "compare";
 
 #[derive(Args, Debug)]
 pub struct Compare {
-    /// The servers; the others are seen beside the first. Without any, all there are.
+    /// The servers; the others are seen beside the first. Without any, those that serve a zone by
+    /// sockets, or with --forward those that forward. dunlin-xdp and knot-xdp serve by AF_XDP; with
+    /// one of them, all run one after the other instead of side by side.
     #[arg(value_name = "SERVER", value_parser = ServerKind::named)]
     servers: Vec<&'static ServerKind>,
     /// The zone that the servers serve.
     #[arg(long, value_name = "ZONE=FILE")]
     zone: String,
-    /// The queries: a name and a type on each line, in dnsperf's format.
-    #[arg(long, value_name = "FILE")]
-    names: PathBuf,
+    #[command(flatten)]
+    queries: Queries,
+    /// I/O path of the generator.
+    #[arg(long, value_enum, default_value_t = Calls::Sockets)]
+    path: Calls,
+    /// Forward to a Knot on the client's host that serves the zone. Servers that do not forward,
+    /// and dunlin-zone, serve the zone themselves.
+    #[arg(long)]
+    forward: bool,
+    /// Exit with status 1 if this is missed: FIGURE SERVER[/SERVER] >= NUMBER, or <=. Figures: best,
+    /// most, kept (what an overload leaves of the best), p50, p99, cpu, upstream. Instead of the
+    /// first server: all; of the second: others, echo.
+    #[arg(long, value_name = "LIMIT")]
+    limit: Vec<Limit>,
+    /// Title of the bundle and its pages.
+    #[arg(long, value_name = "TEXT", default_value = "Performance beside other servers")]
+    title: String,
     /// How often each is measured; from six on medians have an interval, and differences can be
     /// proven among up to five servers, from seven on among all.
     #[arg(long, default_value_t = 7)]
@@ -68,16 +94,13 @@ pub struct Compare {
     /// CPUs of the generator; without it, the second.
     #[arg(long, value_name = "CPUS")]
     client_cpus: Option<CpuList>,
-    /// Seed of the bootstrap intervals.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
     /// Prints the servers' configs, and measures nothing.
     #[arg(long)]
     print_configs: bool,
-    /// Writes all results.
+    /// Write a bundle, and its report beside it.
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Earlier results: what has changed since. Refused where the machines differ in what matters.
+    bundle: Option<PathBuf>,
+    /// Bundle of earlier results: what has changed since. Refused where the machines differ in what matters.
     #[arg(long, value_name = "FILE")]
     with: Option<PathBuf>,
     /// Writes the page.
@@ -103,16 +126,24 @@ impl Compare {
         if let Some(beside) = beside() {
             binaries.entry("dunlin".into()).or_insert(beside);
         }
-        let kinds = if self.servers.is_empty() { ALL.to_vec() } else { self.servers.clone() };
+        let kinds = match (self.servers.is_empty(), self.forward) {
+            (false, _) => self.servers.clone(),
+            (true, false) => ALL.to_vec(),
+            (true, true) => ALL.into_iter().chain(OTHERS).filter(|kind| kind.forwards()).collect(),
+        };
         // A missing program is an error before any server starts.
-        for kind in kinds.iter().filter(|kind| !binaries.contains_key(kind.name)) {
-            kind.find()?;
+        kinds.iter().try_for_each(|kind| kind.binary(&binaries).map(drop))?;
+        let compared = |name: &&str| !kinds.iter().any(|kind| kind.name == *name);
+        if let Some(name) = self.limit.iter().flat_map(Limit::servers).find(compared) {
+            return Err(format!("--limit: {name} is not compared"));
         }
         Ok(CompareOptions {
             kinds,
             binaries,
             zone: Zone::open(name, Path::new(file))?,
-            names: self.names.clone(),
+            asks: self.queries.asks_with_edns()?,
+            path: self.path.path(),
+            forward: self.forward,
             rounds: self.rounds,
             length_ns: self.length,
             highest: self.highest,
@@ -137,14 +168,12 @@ impl Compare {
     ) -> Result<Comparison, String> {
         Ok(Comparison {
             date: jiff::Timestamp::now().strftime("%-d %B %Y").to_string(),
-            command: std::env::args().collect::<Vec<_>>().join(" "),
-            data: vec![
-                format!("zone {}", digest(&options.zone.file)?),
-                format!("names {}", digest(&options.names)?),
-            ],
+            command: crate::bundles::command().join(" "),
+            data: vec![format!("zone {}", digest(&options.zone.file)?), self.queries.told()?],
             seconds: self.length as f64 / 1e9,
             cpus: hosts.cpus(Side::Server)?.to_string(),
-            seed: self.seed,
+            seed: self.queries.seed,
+            limits: self.limit.clone(),
             machine: machine(manifest),
             manifest: serde_json::to_value(manifest).map_err(|error| error.to_string())?,
             ..Comparison::default()
@@ -272,65 +301,17 @@ pub(crate) fn digest(path: &Path) -> Result<String, String> {
     Ok(format!("{name}, {} bytes, SHA-1 {hash}", bytes.len()))
 }
 
-/// How far it is, on a terminal.
-pub(crate) struct Bar {
-    shown: bool,
-    begun: Instant,
-}
-
-impl Bar {
-    pub(crate) fn new() -> Self {
-        Self { shown: stderr().is_terminal(), begun: Instant::now() }
-    }
-
-    pub(crate) fn show(&mut self, who: &str, done: usize, of: usize) {
-        self.show_since(who, 0, done, of);
-    }
-
-    /// As [`Self::show`], of which `before` had been done when this was made.
-    pub(crate) fn show_since(&mut self, who: &str, before: usize, done: usize, of: usize) {
-        if !self.shown {
-            return;
-        }
-        let share = done as f64 / of.max(1) as f64;
-        let left = match done.saturating_sub(before) {
-            0 => "?".into(),
-            new => span(self.begun.elapsed().as_secs_f64() / new as f64 * (of - done) as f64),
-        };
-        // Without a live line, the result is still printed.
-        let _ = write!(stderr(), "\r\x1b[K{:3.0} %  {left} left  {who}", share * 100.0);
-    }
-
-    pub(crate) fn end(&mut self) {
-        if self.shown {
-            let _ = write!(stderr(), "\r\x1b[K");
-        }
-    }
-}
-
-/// A file that is written in the end, and can be: that is known before anything is measured. Until
-/// then it stays as it is.
-struct Page {
-    path: PathBuf,
-    file: File,
-}
-
-impl Page {
-    fn open(path: &Path) -> Result<Self, String> {
-        let file = File::options().write(true).create(true).truncate(false).open(path);
-        let file = file.map_err(|error| format!("{}: {error}", path.display()))?;
-        Ok(Self { path: path.to_owned(), file })
-    }
-
-    fn write(mut self, text: &str) -> Result<(), String> {
-        let written = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
-        written.map_err(|error| format!("{}: {error}", self.path.display()))
-    }
+/// Refuses a file that cannot be written, before anything is measured; it stays as it is.
+fn check_writable(path: &Path) -> Result<(), String> {
+    let opened = File::options().write(true).create(true).truncate(false).open(path);
+    opened.map(drop).map_err(|error| format!("{}: {error}", path.display()))
 }
 
 fn read(path: &Path) -> Result<Comparison, String> {
-    let text = fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+    match Bundle::read(path)?.body {
+        Body::Compare(comparison) => Ok(*comparison),
+        other => Err(format!("{}: a bundle of {}, not of compare", path.display(), other.name())),
+    }
 }
 
 /// Compares servers.
@@ -344,14 +325,20 @@ pub fn run(command: &Compare) -> Result<ExitCode, Box<dyn Error>> {
         return Ok(ExitCode::SUCCESS);
     }
     let old = command.with.as_deref().map(read).transpose()?;
-    let [json, markdown] =
-        [&command.json, &command.markdown].map(|path| path.as_deref().map(Page::open).transpose());
-    let (json, markdown) = (json?, markdown?);
+    let files = command.bundle.iter().chain(&command.markdown);
+    files.into_iter().try_for_each(|path| check_writable(path))?;
     let _alone = alone(Path::new(LOCK))?;
+    let mut header = header(&command.title, Vec::new(), command.queries.seed)?;
     let (comparison, changed) = command.comparison(old.as_ref())?;
     print!("{}", tables(&comparison)?);
-    if let Some(file) = json {
-        file.write(&(serde_json::to_string_pretty(&comparison)? + "\n"))?;
+    if let Some(old) = old {
+        print!("\n{}", against(&old, &comparison)?);
+    }
+    let is_kept = limit_results(&comparison).iter().all(LimitResult::is_kept);
+    header.changes.clone_from(&changed);
+    let body = Body::Compare(Box::new(comparison));
+    if let Some(path) = &command.bundle {
+        write(path, header.clone(), Vec::new(), body.clone())?;
     }
     if !changed.is_empty() {
         let list = changed.join("\n  ");
@@ -359,13 +346,10 @@ pub fn run(command: &Compare) -> Result<ExitCode, Box<dyn Error>> {
                     page is written";
         return Err(format!("{told}\n  {list}").into());
     }
-    if let Some(file) = markdown {
-        file.write(&page(&comparison)?)?;
+    if let Some(path) = &command.markdown {
+        write_file(path, &markdown_of(&Bundle::new(header, Vec::new(), body)))?;
     }
-    if let Some(old) = old {
-        print!("\n{}", against(&old, &comparison)?);
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 #[cfg(test)]
@@ -388,15 +372,15 @@ mod tests {
 
     #[test]
     fn servers_and_binaries_are_parsed_by_name() {
-        let line = "knot nsd --zone a.example=zone --names names --binary knot=/opt/knotd";
+        let line = "knot nsd --zone a.example=zone -d names --binary knot=/opt/knotd";
         let compare = parse(line).unwrap();
         let names: Vec<_> = compare.servers.iter().map(|kind| kind.name).collect();
         assert_eq!(names, ["knot", "nsd"]);
         assert_eq!(compare.binary, [("knot".to_owned(), PathBuf::from("/opt/knotd"))]);
-        let error = parse("djbdns --zone a=b --names c").unwrap_err();
+        let error = parse("djbdns --zone a=b -d c").unwrap_err();
         assert!(error.contains("there are dunlin, knot"), "{error}");
         for wrong in ["--binary knot", "--binary djbdns=x", "--length 1ms", "--length 2m"] {
-            assert!(parse(&format!("--zone a=b --names c {wrong}")).is_err(), "{wrong}");
+            assert!(parse(&format!("--zone a=b -d c {wrong}")).is_err(), "{wrong}");
         }
     }
 
@@ -404,7 +388,7 @@ mod tests {
     fn configs_are_shown_as_they_are_used() {
         let zone = std::env::temp_dir().join(format!("dunlin-shown-{}", std::process::id()));
         fs::write(&zone, "@ 30 SOA ns hostmaster 1 1 1 1 1\nns 30 A 192.0.2.1\n").unwrap();
-        let line = format!("knot dnsmasq --zone a.example={} --names c", zone.display());
+        let line = format!("knot dnsmasq --zone a.example={} --pattern ns", zone.display());
         let binaries = "--binary knot=k --binary dnsmasq=d --server-cpus 0 --client-cpus 0";
         let compare = parse(&format!("{line} {binaries}")).unwrap();
         let options = compare.options(Path::new("/run")).unwrap();
@@ -419,10 +403,10 @@ mod tests {
 
     #[test]
     fn a_missing_file_is_named_in_the_error() {
-        let compare = parse("knot --zone a.example=/no/zone --names c --binary knot=k").unwrap();
+        let compare = parse("knot --zone a.example=/no/zone -d c --binary knot=k").unwrap();
         let error = compare.options(Path::new("/tmp")).unwrap_err();
         assert!(error.contains("/no/zone"), "{error}");
-        let compare = parse("--zone a.example --names c").unwrap();
+        let compare = parse("--zone a.example -d c").unwrap();
         assert!(compare.options(Path::new("/tmp")).unwrap_err().contains("--zone is as in"));
     }
 
@@ -487,14 +471,12 @@ mod tests {
 
     #[test]
     fn unwritable_outputs_are_refused_before_measuring() {
-        let error = Page::open(Path::new("/no/such/page")).err().unwrap();
+        let error = check_writable(Path::new("/no/such/page")).unwrap_err();
         assert!(error.starts_with("/no/such/page: "), "{error}");
         let path = std::env::temp_dir().join(format!("dunlin-page-{}", std::process::id()));
-        fs::write(&path, "the old page, which is longer").unwrap();
-        let page = Page::open(&path).unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "the old page, which is longer");
-        page.write("the new one").unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "the new one");
+        fs::write(&path, "the old page").unwrap();
+        check_writable(&path).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "the old page");
         fs::remove_file(&path).unwrap();
     }
 }

@@ -121,7 +121,7 @@ enum Act {
     /// reverses the order. The first server runs twice: the difference of these two processes is
     /// the noise floor, and smaller differences do not count. Needs root.
     #[command(after_help = compare::EXAMPLES)]
-    Compare(compare::Compare),
+    Compare(Box<compare::Compare>),
     /// Find the highest rate at which a server meets its goals (MLRsearch).
     ///
     /// NDR is the highest rate without loss, PDR that with at most 0.5 % of loss, each in at least

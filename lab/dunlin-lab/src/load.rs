@@ -264,7 +264,7 @@ enum Mode {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Calls {
+pub enum Calls {
     /// sendmmsg and recvmmsg.
     Sockets,
     /// A ring that is shared with the kernel.
@@ -274,6 +274,18 @@ enum Calls {
     /// each thread. Sockets hold the ports.
     #[value(name = "af_xdp")]
     AfXdp,
+}
+
+impl Calls {
+    /// The path of datagrams that are not joined.
+    pub const fn path(self) -> Path {
+        let segments = false;
+        match self {
+            Self::Sockets => Path::Udp { segments },
+            Self::IoUring => Path::Uring { segments },
+            Self::AfXdp => Path::Xdp,
+        }
+    }
 }
 
 /// Seconds without a unit, as dnsperf takes them, or a time with one.

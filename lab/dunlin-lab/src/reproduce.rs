@@ -217,7 +217,7 @@ impl Reproduction<'_> {
     /// # Errors
     /// It is not here: how to have it.
     pub fn binary(&self, kind: &ServerKind) -> Result<PathBuf, String> {
-        self.binaries.get(kind.name).cloned().map_or_else(|| kind.find(), Ok)
+        kind.binary(&self.binaries)
     }
 }
 

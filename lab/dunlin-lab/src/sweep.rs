@@ -172,6 +172,7 @@ impl Sweep {
                     zone: Zone::open(name, Path::new(file))?,
                     folder: bench_folder.join("server"),
                     netns: Some(hosts.options().namespace(Side::Server)),
+                    interface: None,
                 };
                 let own = self.binary.iter().find(|(name, _)| name == kind.name);
                 let binary = own.map_or_else(|| kind.find(), |(_, path)| Ok(path.clone()))?;

@@ -312,6 +312,15 @@ impl Hosts {
         layout::steer(&self.options, side, cpus.as_slice())
     }
 
+    /// Detaches an XDP program that a server left at its device.
+    ///
+    /// # Errors
+    /// A command failed.
+    pub fn detach_program(&self, side: Side) -> Result<()> {
+        let (space, device) = (self.options.namespace(side), self.options.device(side));
+        tool::run("ip", &format!("-n {space} link set {device} xdp off"))
+    }
+
     /// A command on a host: in its namespace with its `/sys`, on its CPUs. What had been remade
     /// since is pinned first.
     ///

@@ -13,11 +13,14 @@ use crate::servers::Version;
 use crate::verdict::{Cause, Ceiling, Measurements, Verdict, judge};
 
 mod against;
+mod authority;
+mod limits;
 mod page;
 mod runner;
 mod summary;
 
 pub use against::{against, comparable, differences};
+pub use limits::{Limit, LimitResult, limit_results};
 pub use page::{page, tables};
 pub use runner::{CompareOptions, CompareResult, compare, configs};
 pub use summary::{Cell, Row, Summary, summarise};
@@ -39,6 +42,9 @@ pub struct Trial {
     pub cpu_us: Option<f64>,
     /// Bytes of the server's processes in RAM.
     pub resident: Option<u64>,
+    /// Queries that a forwarder sent to the server it forwards to, over those it got.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<f64>,
     /// The measurements behind the verdict.
     pub measurements: Measurements,
     /// The verdict.
@@ -110,6 +116,9 @@ pub struct Comparison {
     pub servers: Vec<ServerResult>,
     /// The first one, once more.
     pub again: ServerResult,
+    /// What ratios must be.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub limits: Vec<Limit>,
     /// The machine, before.
     pub manifest: serde_json::Value,
     /// Its lines for people.

@@ -4,6 +4,7 @@
 //! One file for each server. Settings beyond zone, address and threads stand there with a reason;
 //! all else is at its default, as packaged.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::net::SocketAddr;
@@ -21,6 +22,7 @@ use crate::limits::{LOG_LINES_MAX, START_BYTES, START_TIMEOUT, STOP_TIMEOUT, VER
 
 mod bind;
 mod coredns;
+mod dnsdist;
 mod dnsmasq;
 mod dunlin;
 mod knot;
@@ -47,13 +49,17 @@ pub struct ServerKind {
     pub model: Model,
     /// Whether it uses more than one CPU for UDP.
     pub threaded: bool,
+    /// Whether it has a program at the interface, so that no other such server can run beside it.
+    pub has_program: bool,
     config: fn(&ServerSetup) -> Result<String>,
+    /// Its config as a forwarder of all names to another server; without it, it is none.
+    forward: Option<fn(&ServerSetup, SocketAddr) -> String>,
     words: fn(&ServerSetup, &Path) -> Vec<OsString>,
     environment: fn(&ServerSetup) -> Vec<(&'static str, String)>,
     version: &'static [&'static str],
 }
 
-/// All there are, in the order in which tables have them.
+/// Those that serve a zone by sockets, in the order in which tables have them.
 pub const ALL: [&ServerKind; 7] = [
     &dunlin::KIND,
     &knot::KIND,
@@ -63,6 +69,10 @@ pub const ALL: [&ServerKind; 7] = [
     &dnsmasq::KIND,
     &coredns::KIND,
 ];
+
+/// Those that are compared on request only: by AF_XDP, a forwarder that serves no zone, and Dunlin
+/// with the zone of its own among forwarders.
+pub const OTHERS: [&ServerKind; 4] = [&dunlin::XDP, &knot::XDP, &dnsdist::KIND, &dunlin::WITH_ZONE];
 
 /// Where and what a server serves.
 #[derive(Clone, Debug)]
@@ -79,9 +89,15 @@ pub struct ServerSetup {
     pub folder: PathBuf,
     /// The network namespace it runs in.
     pub netns: Option<String>,
+    /// The interface to its clients, for a server that has a program there.
+    pub interface: Option<String>,
 }
 
 impl ServerSetup {
+    fn interface(&self) -> Result<&str> {
+        self.interface.as_deref().ok_or_else(|| "the interface to the clients is unknown".into())
+    }
+
     fn threads(&self) -> usize {
         self.threads.unwrap_or(self.cpus.as_slice().len())
     }
@@ -102,8 +118,9 @@ impl ServerKind {
     /// # Errors
     /// There is none; the error names those there are.
     pub fn named(name: &str) -> Result<&'static Self> {
-        ALL.into_iter().find(|kind| kind.name == name).ok_or_else(|| {
-            let names: Vec<_> = ALL.iter().map(|kind| kind.name).collect();
+        let all = || ALL.into_iter().chain(OTHERS);
+        all().find(|kind| kind.name == name).ok_or_else(|| {
+            let names: Vec<_> = all().map(|kind| kind.name).collect();
             format!("no server is called {name:?}; there are {}", names.join(", "))
         })
     }
@@ -124,6 +141,18 @@ impl ServerKind {
                     self.program, self.package, self.name
                 )
             })
+    }
+
+    /// Its program: of these, by names of servers, or as [`Self::find`].
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub fn binary(&self, own: &BTreeMap<String, PathBuf>) -> Result<PathBuf> {
+        // One program is several servers.
+        let named = |kind: &&Self| kind.program == self.program;
+        let names = ALL.into_iter().filter(named).map(|kind| kind.name);
+        let found = [self.name].into_iter().chain(names).find_map(|name| own.get(name));
+        found.map_or_else(|| self.find(), |path| Ok(path.clone()))
     }
 
     /// The version that `binary` reports.
@@ -212,6 +241,19 @@ impl ServerKind {
     /// The zone cannot be read.
     pub fn config(&self, setup: &ServerSetup) -> Result<String> {
         (self.config)(setup)
+    }
+
+    /// Whether it can forward all names to another server.
+    pub fn forwards(&self) -> bool {
+        self.forward.is_some()
+    }
+
+    /// Its config for `setup` as a forwarder to `upstream`; with the zone of its own if it is none.
+    ///
+    /// # Errors
+    /// The zone cannot be read.
+    pub fn forwarding(&self, setup: &ServerSetup, upstream: SocketAddr) -> Result<String> {
+        self.forward.map_or_else(|| self.config(setup), |config| Ok(config(setup, upstream)))
     }
 }
 

@@ -133,6 +133,7 @@ fn dunlin(lab: &mut Lab<'_>, group: &Path, threads: usize) -> Result<CpuResult, 
         zone: Zone::open("cpus.test", &zone)?,
         folder,
         netns: None,
+        interface: None,
     };
     let server = ServerKind::named("dunlin")?.start(&starter, &setup, None)?;
     // A generator that waits for a CPU would count its own delay as the server's.

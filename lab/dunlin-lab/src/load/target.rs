@@ -84,6 +84,28 @@ impl Queries {
         self.what.data.as_deref()
     }
 
+    /// What is asked, in words.
+    ///
+    /// # Errors
+    /// The data file cannot be read.
+    pub fn told(&self) -> Result<String, String> {
+        let WhatFlags { data, pattern, names, order, hit_rate, unique, .. } = &self.what;
+        let from = match data {
+            Some(file) => crate::compare::digest(file)?,
+            None => format!("{names} of {}", pattern.as_deref().unwrap_or_default()),
+        };
+        let unique = hit_rate.map_or(*unique, |hits| 1.0 - hits);
+        Ok(format!("names {from}, order {order:?}, {unique} unique").to_lowercase())
+    }
+
+    /// The queries with EDNS.
+    ///
+    /// # Errors
+    /// As [`Self::asks`].
+    pub fn asks_with_edns(&self) -> Result<QuerySource, String> {
+        WhatFlags { edns: true, ..self.what.clone() }.asks().map(|(asks, _)| asks)
+    }
+
     /// The queries.
     ///
     /// # Errors

@@ -258,6 +258,7 @@ impl World {
             zone: zone.clone(),
             folder: folder.join("authority"),
             netns: Some(hosts.options().namespace(Side::Server)),
+            interface: None,
         };
         let kind = ServerKind::named("dunlin")?;
         let binary = study.binary(kind)?;
@@ -296,13 +297,9 @@ impl World {
             zone: self.zone.clone(),
             folder: self.folder.join(format!("{name}-{number}")),
             netns: Some(self.hosts.options().namespace(Side::Server)),
+            interface: None,
         };
-        let threads = cpus.as_slice().len();
-        let config = match name {
-            "bind" => bind(&setup, outgoing),
-            "unbound" => unbound(&setup, outgoing, threads),
-            _ => dunlin(&setup, threads, outgoing),
-        };
+        let config = forwarder(kind, &setup, outgoing)?;
         let from = self.hosts.options().namespace(Side::Client);
         kind.start_with(&config, &study.binary(kind)?, &setup, Some(&from))
     }
@@ -377,57 +374,20 @@ fn queries(is_unique: bool) -> Result<QuerySource, String> {
     Ok(QuerySource::Questions(what.into()))
 }
 
-fn bind(setup: &ServerSetup, Outgoing { ports, server }: Outgoing) -> String {
-    let (ip, port, folder) = (setup.address.ip(), setup.address.port(), &setup.folder);
-    let source = match ports {
-        Ports::One => "  query-source address * port 5400;\n",
-        _ => "",
-    };
-    let (authority, authority_port) = server;
-    format!(
-        "options {{\n  directory {folder:?};\n  listen-on port {port} {{ {ip}; }};\n  \
-         listen-on-v6 {{ none; }};\n  pid-file none;\n  lock-file none;\n  \
-         session-keyfile none;\n  \
-         managed-keys-directory {folder:?};\n  recursion yes;\n  allow-recursion {{ any; }};\n  \
-         dnssec-validation no;\n  empty-zones-enable no;\n  forward only;\n  \
-         forwarders port {authority_port} {{ {authority}; }};\n  recursive-clients 50000;\n  \
-         max-cache-size 1400M;\n  querylog no;\n{source}}};\ncontrols {{ }};\n\
-         logging {{ category default {{ null; }}; }};\n"
-    )
-}
-
-fn unbound(setup: &ServerSetup, Outgoing { ports, server }: Outgoing, threads: usize) -> String {
-    let (ip, port, folder) = (setup.address.ip(), setup.address.port(), &setup.folder);
-    let source = match ports {
-        Ports::Eight => {
+/// The config of a forwarder with these source ports.
+fn forwarder(kind: &ServerKind, setup: &ServerSetup, outgoing: Outgoing) -> Result<String, String> {
+    let Outgoing { ports, server } = outgoing;
+    let text = kind.forwarding(setup, server.into())?;
+    let (before, inserted) = match (kind.name, ports) {
+        ("bind", Ports::One) => ("};\ncontrols", "  query-source address * port 5400;\n"),
+        ("unbound", Ports::Eight) => (
+            "remote-control:",
             "  outgoing-port-avoid: 0-65535\n  outgoing-port-permit: 5400-5407\n  \
-             outgoing-range: 8\n"
-        }
-        _ => "  outgoing-range: 16384\n",
+             outgoing-range: 8\n",
+        ),
+        ("dunlin", Ports::One) => (" }\n[cache]", ", fixed_ports = 1"),
+        ("dunlin", Ports::Eight) => (" }\n[cache]", ", fixed_ports = 8"),
+        _ => return Ok(text),
     };
-    format!(
-        "server:\n  interface: {ip}@{port}\n  access-control: 0.0.0.0/0 allow\n  \
-         directory: {folder:?}\n  chroot: \"\"\n  username: \"\"\n  pidfile: \"\"\n  \
-         use-syslog: no\n  verbosity: 0\n  num-threads: {threads}\n  so-reuseport: yes\n  \
-         num-queries-per-thread: 8192\n  rrset-cache-size: 512m\n  msg-cache-size: 256m\n  \
-         do-not-query-localhost: no\n  module-config: \"iterator\"\n{source}\
-         remote-control:\n  control-enable: no\n\
-         forward-zone:\n  name: \".\"\n  forward-addr: {}@{}\n",
-        server.0, server.1
-    )
-}
-
-fn dunlin(setup: &ServerSetup, threads: usize, Outgoing { ports, server }: Outgoing) -> String {
-    let fixed = match ports {
-        Ports::Random => "",
-        Ports::One => ", fixed_ports = 1",
-        Ports::Eight => ", fixed_ports = 8",
-    };
-    format!(
-        "[server]\nlisten = [\"{}\"]\nworkers = {threads}\ndata_dir = \"\"\ndrain = \"0s\"\n\
-         [admin]\nsocket = \"\"\n[acl]\nrecursion = [\"any\"]\n\
-         [forward]\n\".\" = {{ servers = [\"{}\"]{fixed} }}\n[cache]\nmemory = \"512MiB\"\n",
-        setup.address,
-        SocketAddr::from(server)
-    )
+    Ok(text.replacen(before, &format!("{inserted}{before}"), 1))
 }

@@ -30,8 +30,12 @@ const HANGING: f64 = 1_000.0;
 const HANGING_BURST: u32 = 10;
 
 /// Servers in the order of the article; the second Dunlin receives by AF_XDP.
-const SERVERS: [(&str, &str); 4] =
-    [("dunlin", "dunlin"), ("dunlin AF_XDP", "dunlin"), ("bind", "bind"), ("coredns", "coredns")];
+const SERVERS: [(&str, &str); 4] = [
+    ("dunlin", "dunlin"),
+    ("dunlin AF_XDP", "dunlin-xdp"),
+    ("bind", "bind"),
+    ("coredns", "coredns"),
+];
 
 struct Article {
     hosts: Hosts,
@@ -63,7 +67,7 @@ pub fn run(study: &mut Reproduction<'_>) -> Result<(), String> {
     for (key, title, original, outstanding, names) in steps {
         study.step(key, title, original);
         for (label, name) in SERVERS {
-            let server = match article.start(study, label, name, "") {
+            let server = match article.start(study, name, "") {
                 Ok(server) => server,
                 Err(why) => {
                     let why = why.lines().next().unwrap_or_default();
@@ -142,36 +146,25 @@ impl Article {
             zone: zone.clone(),
             folder: self.folder.join("server"),
             netns: Some(self.hosts.options().namespace(Side::Server)),
+            interface: Some(self.hosts.options().device(Side::Server)),
         })
     }
 
     /// Starts a server of this zone; `more` is added to its config.
-    fn start(
-        &self,
-        study: &Reproduction<'_>,
-        label: &str,
-        name: &str,
-        more: &str,
-    ) -> Result<Server, String> {
-        self.start_at(study, label, name, more, &self.zone)
+    fn start(&self, study: &Reproduction<'_>, name: &str, more: &str) -> Result<Server, String> {
+        self.start_at(study, name, more, &self.zone)
     }
 
     fn start_at(
         &self,
         study: &Reproduction<'_>,
-        label: &str,
         name: &str,
         more: &str,
         zone: &Zone,
     ) -> Result<Server, String> {
         let kind = ServerKind::named(name)?;
         let setup = self.setup(zone)?;
-        let mut config = kind.config(&setup)? + more;
-        if label.ends_with("AF_XDP") {
-            config = config.replacen("[server]\n", "[server]\nport = \"xdp\"\n", 1);
-            let device = self.hosts.options().device(Side::Server);
-            let _ = write!(config, "[xdp]\ninterface = \"{device}\"\n");
-        }
+        let config = kind.config(&setup)? + more;
         let from = self.hosts.options().namespace(Side::Client);
         kind.start_with(&config, &study.binary(kind)?, &setup, Some(&from))
     }
@@ -202,7 +195,7 @@ impl Article {
         };
         let title = format!("One name for {seconds} s at 90 % of the best rate");
         study.step("soak", &title, "20 minutes, one name, steady");
-        let _server = self.start(study, "dunlin", "dunlin", "")?;
+        let _server = self.start(study, "dunlin", "")?;
         let length_ns = seconds * 1_000_000_000;
         let load = Options {
             length_ns,
@@ -224,7 +217,7 @@ impl Article {
         let more = format!(
             "[acl]\nrecursion = [\"any\"]\n[forward]\n\"hang.example\" = [\"{upstream}\"]\n"
         );
-        let _server = self.start(study, "dunlin", "dunlin", &more)?;
+        let _server = self.start(study, "dunlin", &more)?;
         // Two loads cannot share a queue of AF_XDP.
         let path = lab_load::Path::Udp { segments: false };
         let own = Options { when: open(rate), path, ..self.load(study, NAMES, 512)? };
@@ -282,7 +275,7 @@ fn records(study: &mut Reproduction<'_>, article: &Article) -> Result<(), String
         write_zone(&file, names, 1, true)?;
         write_zone(&sample, names, every, true)?;
         let zone = Zone::open(ZONE, &file)?;
-        let _server = article.start_at(study, "dunlin", "dunlin", "", &zone)?;
+        let _server = article.start_at(study, "dunlin", "", &zone)?;
         let asked = article.folder.join("asked");
         let lines: String =
             (0..names).step_by(every).map(|number| format!("n{number}.{ZONE} A\n")).collect();

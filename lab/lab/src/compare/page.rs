@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::runner::CHECK_ONE_IN;
 use super::summary::FIGURES;
-use super::{Cell, Comparison, IN_TIME, Summary, summarise};
+use super::{Cell, Comparison, IN_TIME, Summary, limits, summarise};
 use crate::Result;
 use crate::limits::TRIES;
 use crate::output::Table;
@@ -30,8 +30,12 @@ pub fn page(comparison: &Comparison) -> Result<String> {
 pub fn tables(comparison: &Comparison) -> Result<String> {
     let summary = summarise(comparison)?;
     let reasons: String = summary.reasons.iter().map(|reason| format!("{reason}\n")).collect();
+    let limits = match comparison.limits.is_empty() {
+        true => String::new(),
+        false => format!("\n{}", limits::table(comparison)),
+    };
     Ok(format!(
-        "{}\n{}{reasons}\n{}\n{}",
+        "{}\n{}{reasons}\n{}\n{}{limits}",
         figures(&summary),
         ratios(&summary),
         echoes(comparison),
@@ -62,10 +66,18 @@ fn write_all(text: &mut String, comparison: &Comparison, summary: &Summary) -> s
          time are measured at this rate, so all servers do the same work. CPU time includes the \
          server's processes and the kernel's threads and interrupts on its CPUs. Memory: the RAM \
          of its processes after all rounds, shared pages once (PSS). Values are medians of the \
-         rounds, with 95 % intervals. No answer was refused, failed or truncated; the records of \
-         one answer in {CHECK_ONE_IN} were compared with the zone.\n",
+         rounds, with 95 % intervals. {}; the records of one answer in {CHECK_ONE_IN} were \
+         compared with the zone.\n",
         percent(IN_TIME),
-        thousands(common_rate.round() as u64)
+        thousands(common_rate.round() as u64),
+        match summary.rows.iter().any(|row| row.upstream.is_some()) {
+            true => {
+                "Forwarders ask a Knot on the generator's CPU; the table has their queries for \
+                 each that they got at the common rate. SERVFAIL counts as no answer, and no \
+                 other answer was an error or truncated"
+            }
+            false => "No answer was refused, failed or truncated",
+        }
     )?;
     let first = summary.rows.first().map_or("", |row| row.name.as_str());
     writeln!(text, "## Relative to {first}\n\n{}", ratios(summary).markdown())?;
@@ -85,6 +97,9 @@ fn write_all(text: &mut String, comparison: &Comparison, summary: &Summary) -> s
          `share`: `most` divided by the ceiling. `drift`: the largest difference between before \
          and after.\n"
     )?;
+    if !comparison.limits.is_empty() {
+        writeln!(text, "## Limits\n\n{}", limits::table(comparison).markdown())?;
+    }
     writeln!(text, "## What limited each figure\n\n{}", verdicts(summary).markdown())?;
     writeln!(text, "## Servers\n\n{}", servers(comparison).markdown())?;
     for server in &comparison.servers {
@@ -117,7 +132,9 @@ fn middle(middle: &MedianEstimate, number: fn(f64) -> String) -> String {
 /// The figures of all servers.
 fn figures(summary: &Summary) -> Table {
     let names = summary.figures.iter().copied();
-    let mut table = Table::new(["server"].into_iter().chain(names).chain(["memory, MiB"]));
+    let forwards = summary.rows.iter().any(|row| row.upstream.is_some());
+    let last = ["memory, MiB"].into_iter().chain(forwards.then_some("queries to the upstream"));
+    let mut table = Table::new(["server"].into_iter().chain(names).chain(last));
     for row in &summary.rows {
         let cells = row.cells.iter().map(|cell| match &cell.middle {
             Some(figure) if cell.is_least => format!("≥ {}", middle(figure, number)),
@@ -127,7 +144,9 @@ fn figures(summary: &Summary) -> Table {
         let resident = row.resident.map_or("unknown".to_owned(), |bytes| {
             format!("{:.1}", bytes as f64 / f64::from(1 << 20))
         });
-        table.row([row.name.clone()].into_iter().chain(cells).chain([resident]));
+        let upstream = row.upstream.map_or("none".to_owned(), percent);
+        let last = [resident].into_iter().chain(forwards.then_some(upstream));
+        table.row([row.name.clone()].into_iter().chain(cells).chain(last));
     }
     table
 }

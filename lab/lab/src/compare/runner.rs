@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lab_echo::Model;
 use lab_host::hosts::{self, Hosts, Side};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
-use lab_load::names::{Order, QuestionSet, QuestionSpec};
-use lab_load::query::QueryFormat;
-use lab_load::{LoadMode, Options, QueryCounts, QuerySource, Report};
+use lab_load::{LoadMode, Options, Path, QueryCounts, QuerySource, Report};
 
+use super::authority::Authority;
 use super::{ServerResult, Trial, TrialRunner, begin, rounds, trials};
 use crate::Result;
 use crate::ceiling::EchoBaseline;
@@ -23,6 +23,9 @@ use crate::servers::{Server, ServerKind, ServerSetup, Version, Zone};
 const PORT: u16 = 5_300;
 /// One in so many answers is held to the zone.
 pub(super) const CHECK_ONE_IN: u64 = 64;
+/// Queries under way, and time for each forwarder, ns, before anything is measured.
+const WARM_OUTSTANDING: usize = 16;
+const WARM_NS: u64 = 4_000_000_000;
 /// How long an answer is waited for, ns.
 const TIMEOUT_NS: u64 = 500_000_000;
 
@@ -35,8 +38,12 @@ pub struct CompareOptions {
     pub binaries: BTreeMap<String, PathBuf>,
     /// The zone that the servers serve.
     pub zone: Zone,
-    /// Names and types to ask for, as dnsperf reads them.
-    pub names: PathBuf,
+    /// What is asked.
+    pub asks: QuerySource,
+    /// How the generator sends and receives.
+    pub path: Path,
+    /// Whether the servers forward to a Knot on the client's side that has the zone.
+    pub forward: bool,
     /// How many rounds.
     pub rounds: usize,
     /// Length of a trial, ns.
@@ -59,11 +66,34 @@ pub struct CompareResult {
 /// Reports progress: the server that is next, and how much of all is done.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
 
-/// All servers, started, and the generator's options.
+/// A server in its place.
+struct Entrant {
+    kind: &'static ServerKind,
+    binary: PathBuf,
+    setup: ServerSetup,
+    config: String,
+    /// While it runs.
+    server: Option<Server>,
+}
+
+impl Entrant {
+    fn start(&mut self, ask_from: &str) -> Result<&Server> {
+        let Self { kind, binary, setup, config, server } = self;
+        let started = kind.start_with(config, binary, setup, Some(ask_from))?;
+        Ok(server.insert(started))
+    }
+}
+
+/// All servers, and the generator's options.
 struct Runner<'a> {
-    servers: Vec<Server>,
-    /// An echo for each way in which one of them receives and sends.
+    hosts: &'a Hosts,
+    entrants: Vec<Entrant>,
+    /// Whether no two of them can run beside each other; nor an echo beside one.
+    alone: bool,
+    /// An echo for each way in which one of them receives and sends, unless they run alone.
     echoes: Vec<EchoBaseline>,
+    /// Whose queries are counted.
+    authority: Option<Authority>,
     load: Options,
     stop: &'a AtomicBool,
     progress: Progress<'a>,
@@ -75,9 +105,17 @@ struct Runner<'a> {
 /// The zone cannot be read.
 pub fn configs(options: &CompareOptions, hosts: &hosts::Options) -> Result<String> {
     let setup = setup(options, hosts)?;
-    let told =
-        |kind: &&'static ServerKind| Ok(format!("# {}\n{}", kind.name, kind.config(&setup)?));
+    let told = |kind: &&'static ServerKind| {
+        Ok(format!("# {}\n{}", kind.name, config(options, kind, &setup)?))
+    };
     Ok(options.kinds.iter().map(told).collect::<Result<Vec<_>>>()?.join("\n"))
+}
+
+fn config(options: &CompareOptions, kind: &ServerKind, setup: &ServerSetup) -> Result<String> {
+    match options.forward {
+        true => kind.forwarding(setup, Authority::address()),
+        false => kind.config(setup),
+    }
 }
 
 /// The first server's place.
@@ -89,6 +127,7 @@ fn setup(options: &CompareOptions, hosts: &hosts::Options) -> Result<ServerSetup
         zone: options.zone.clone(),
         folder: options.folder.join("0"),
         netns: Some(hosts.namespace(Side::Server)),
+        interface: Some(hosts.device(Side::Server)),
     })
 }
 
@@ -102,37 +141,20 @@ pub fn compare(
     stop: &AtomicBool,
     progress: Progress<'_>,
 ) -> Result<CompareResult> {
-    let mut setup = setup(options, hosts.options())?;
-    let ask_from = hosts.options().namespace(Side::Client);
-    let mut results: Vec<ServerResult> = Vec::new();
-    let mut servers = Vec::new();
-    // The first one stands at both ends of the order.
-    for (place, kind) in options.kinds.iter().chain(options.kinds.first()).enumerate() {
-        unless_stopped(stop)?;
-        let binary = match options.binaries.get(kind.name) {
-            Some(path) => path.clone(),
-            None => kind.find()?,
-        };
-        (setup.address, setup.folder) = (address(place), options.folder.join(place.to_string()));
-        let started = kind.start(&binary, &setup, Some(&ask_from))?;
-        results.push(server_result(kind, kind.version(&binary)?, &started));
-        servers.push(started);
-    }
-    let load = load(options, hosts.options())?;
-    let mut echoes: Vec<EchoBaseline> = Vec::new();
-    for kind in &options.kinds {
-        if !echoes.iter().any(|echo| echo.model() == kind.model.name()) {
-            let (ip, netns) = (setup.address.ip(), setup.netns.as_deref());
-            echoes.push(EchoBaseline::start(kind.model, ip, &setup.cpus, netns)?);
-        }
-    }
-    // The first packets of hosts that have just come up are slow; and an echo that does not answer
-    // is better known now than after a round.
-    for echo in &echoes {
-        echo.rate(&load, stop)?;
-        unless_stopped(stop)?;
-    }
-    let mut runner = Runner { servers, echoes, load, stop, progress };
+    let authority = options.forward.then(|| Authority::start(options, hosts.options()));
+    let mut runner = Runner {
+        hosts,
+        entrants: Vec::new(),
+        alone: options.kinds.iter().any(|kind| kind.has_program),
+        echoes: Vec::new(),
+        authority: authority.transpose()?,
+        load: load(options, hosts.options())?,
+        stop,
+        progress,
+    };
+    let mut results = runner.start(options)?;
+    runner.try_echoes(options)?;
+    runner.warm()?;
     let all = trials(results.len(), options.rounds);
     let beginning = begin(&mut runner, results.len(), options.highest, all)?;
     let found = rounds(&mut runner, &beginning, options.rounds)?;
@@ -166,11 +188,9 @@ fn server_result(kind: &ServerKind, version: Version, server: &Server) -> Server
 }
 
 fn load(options: &CompareOptions, hosts: &hosts::Options) -> Result<Options> {
-    let form = QueryFormat { edns: true, ..QueryFormat::default() };
-    let set = Arc::new(QuestionSet::read(&options.names, form)?);
-    let what = QuestionSpec { set, order: Order::Given, unique: 0.0, nxdomain: 0.0, under: None };
     let cpus = hosts.cpus(Side::Client)?;
     let options = Options {
+        path: options.path,
         length_ns: options.length_ns,
         timeout_ns: TIMEOUT_NS,
         threads: cpus.as_slice().len(),
@@ -181,7 +201,7 @@ fn load(options: &CompareOptions, hosts: &hosts::Options) -> Result<Options> {
         check_one_in: CHECK_ONE_IN,
         errors_are_wrong: true,
         when: open(options.highest),
-        ..Options::new((Ipv4Addr::LOCALHOST, PORT).into(), QuerySource::Questions(what.into()))
+        ..Options::new((Ipv4Addr::LOCALHOST, PORT).into(), options.asks.clone())
     };
     options.check()?;
     Ok(options)
@@ -192,52 +212,156 @@ fn open(rate: f64) -> LoadMode {
     LoadMode::Open(Arrivals { rate, spacing: Spacing::Even, burst: 1 })
 }
 
+impl Runner<'_> {
+    /// Starts all servers, so that one which does not answer is known now; if they run alone, one
+    /// after the other.
+    fn start(&mut self, options: &CompareOptions) -> Result<Vec<ServerResult>> {
+        let first = setup(options, self.hosts.options())?;
+        let mut results = Vec::new();
+        // The first one stands at both ends of the order.
+        for (place, kind) in options.kinds.iter().chain(options.kinds.first()).enumerate() {
+            unless_stopped(self.stop)?;
+            let binary = kind.binary(&options.binaries)?;
+            let folder = options.folder.join(place.to_string());
+            let setup = ServerSetup { address: address(place), folder, ..first.clone() };
+            let config = config(options, kind, &setup)?;
+            let version = kind.version(&binary)?;
+            self.entrants.push(Entrant { kind, binary, setup, config, server: None });
+            self.have_alone(None)?;
+            let ask_from = self.hosts.options().namespace(Side::Client);
+            let started = self.entrants[place].start(&ask_from)?;
+            results.push(server_result(kind, version, started));
+        }
+        Ok(results)
+    }
+
+    /// Has no server run but this one, if they run alone.
+    fn have_alone(&mut self, wanted: Option<usize>) -> Result<()> {
+        if !self.alone {
+            return Ok(());
+        }
+        for (place, entrant) in self.entrants.iter_mut().enumerate() {
+            if Some(place) != wanted && entrant.server.take().is_some() && entrant.kind.has_program
+            {
+                // Knot leaves its program there.
+                self.hosts.detach_program(Side::Server)?;
+            }
+        }
+        let ask_from = self.hosts.options().namespace(Side::Client);
+        match wanted.and_then(|place| self.entrants.get_mut(place)) {
+            Some(entrant) if entrant.server.is_none() => entrant.start(&ask_from).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Asks every echo once. The first packets of hosts that have just come up are slow; and an
+    /// echo that does not answer is better known now than after a round.
+    fn try_echoes(&mut self, options: &CompareOptions) -> Result<()> {
+        for kind in &options.kinds {
+            unless_stopped(self.stop)?;
+            if self.echoes.iter().any(|echo| echo.model() == kind.model.name()) {
+                continue;
+            }
+            self.have_alone(None)?;
+            let echo = self.start_echo(kind.model)?;
+            echo.rate(&self.load, self.stop)?;
+            if !self.alone {
+                self.echoes.push(echo);
+            }
+        }
+        Ok(())
+    }
+
+    fn start_echo(&self, model: Model) -> Result<EchoBaseline> {
+        let entrant = self.entrants.first().ok_or("no server to compare")?;
+        let ServerSetup { address, cpus, netns, .. } = &entrant.setup;
+        EchoBaseline::start(model, address.ip(), cpus, netns.as_deref())
+    }
+
+    /// Has each forwarder asked for all names, slowly, so that those that can be cached are.
+    fn warm(&mut self) -> Result<()> {
+        if self.authority.is_none() {
+            return Ok(());
+        }
+        let when = LoadMode::Closed { outstanding: WARM_OUTSTANDING, rate_max: None };
+        let load = Options { when, length_ns: WARM_NS, ..self.load.clone() };
+        for place in 0..self.entrants.len() {
+            let load = Options { server: address(place), ..load.clone() };
+            lab_load::run(&load, self.stop, &mut |_| {})?;
+            unless_stopped(self.stop)?;
+        }
+        Ok(())
+    }
+
+    fn name(&self, server: usize) -> &'static str {
+        self.entrants.get(server).map_or("", |entrant| entrant.kind.name)
+    }
+}
+
 impl TrialRunner for Runner<'_> {
     fn trial(&mut self, server: usize, rate: f64) -> Result<Trial> {
+        self.have_alone(Some(server))?;
         self.load.server = address(server);
         self.load.when = open(rate);
         // Another beginning each time: which names meet which packets is chance as well.
         self.load.seed += 1;
+        self.authority.as_ref().map_or(Ok(0), Authority::take)?;
         let run = measure(&self.load, &[], self.stop, &mut |_| {})?;
         unless_stopped(self.stop)?;
+        let forwards = self.entrants.get(server).is_some_and(|entrant| entrant.kind.forwards());
+        let authority = self.authority.as_ref().filter(|_| forwards);
+        let upstream = authority.map(Authority::take).transpose()?;
         let (cpu_us, resident) = (run.cpu_us(), run.resident);
         let report = &run.report;
-        let name = self.servers.get(server).map_or("", |server| server.name);
-        check(name, &report.counts)?;
+        check(self.name(server), &report.counts, self.authority.is_some())?;
         let seconds = self.load.length_ns as f64 / 1e9;
+        let planned = report.counts.planned.max(1) as f64;
         Ok(Trial {
             rate,
-            in_time: report.counts.answered as f64 / report.counts.planned.max(1) as f64,
+            in_time: report.counts.answered as f64 / planned,
             answered: report.counts.answered as f64 / seconds,
             p50_ns: known(report, 0.5),
             p99_ns: known(report, 0.99),
             cpu_us,
             resident,
+            upstream: upstream.map(|queries| queries as f64 / planned),
             measurements: run.measurements,
             verdict: run.verdict,
         })
     }
 
     fn echo(&mut self, server: usize) -> Result<(String, f64)> {
-        let options = self.servers.get(server).map(|server| server.model.name());
-        let echo = self.echoes.iter().find(|echo| Some(echo.model()) == options);
-        let echo = echo.ok_or("there is no such server")?;
+        let model = self.entrants.get(server).map(|entrant| entrant.kind.model);
+        let model = model.ok_or("there is no such server")?;
+        if self.alone {
+            self.have_alone(None)?;
+            let echo = self.start_echo(model)?;
+            return Ok((echo.model().into(), echo.rate(&self.load, self.stop)?));
+        }
+        let echo = self.echoes.iter().find(|echo| echo.model() == model.name());
+        let echo = echo.ok_or("there is no such echo")?;
         Ok((echo.model().into(), echo.rate(&self.load, self.stop)?))
     }
 
     fn progress(&mut self, server: usize, done: usize, of: usize) {
-        let name = self.servers.get(server).map_or("", |server| server.name);
+        let name = self.name(server);
         (self.progress)(name, done, of);
     }
 }
 
 /// Refuses answers that are none: the content of those looked at, RCODEs other than NOERROR and
-/// NXDOMAIN (RFC 1035 §4.1.1), and what was cut. Who wins by them has won nothing.
-fn check(name: &str, counts: &QueryCounts) -> Result<()> {
-    let QueryCounts { wrong, checked, truncated, .. } = *counts;
-    let said = |(rcode, count): (&str, u64)| format!("{count} {rcode}");
-    let rcodes = counts.rcodes().filter(|(rcode, _)| !matches!(*rcode, "NOERROR" | "NXDOMAIN"));
-    let mut found: Vec<String> = rcodes.map(said).collect();
+/// NXDOMAIN (RFC 1035 §4.1.1), and what was cut. Who wins by them has won nothing. A forwarder that
+/// has too much to do may answer SERVFAIL: that counts as no answer.
+fn check(name: &str, counts: &QueryCounts, forwards: bool) -> Result<()> {
+    let QueryCounts { mut wrong, checked, truncated, .. } = *counts;
+    let mut found: Vec<String> = Vec::new();
+    for (rcode, count) in counts.rcodes() {
+        match rcode {
+            "NOERROR" | "NXDOMAIN" => {}
+            "SERVFAIL" if forwards => wrong = wrong.saturating_sub(count),
+            _ => found.push(format!("{count} {rcode}")),
+        }
+    }
     if truncated > 0 {
         found.push(format!("{truncated} cut"));
     }

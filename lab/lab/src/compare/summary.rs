@@ -7,7 +7,7 @@ use crate::Result;
 use crate::limits::ROUNDS_MAX;
 use crate::statistics::{
     ALPHA, Difference, MEDIAN_MIN, MedianEstimate, difference, holm, least_probability,
-    mann_whitney, middle, noise_floor, paired_ratio,
+    mann_whitney, median, middle, noise_floor, paired_ratio,
 };
 use crate::verdict::Verdict;
 
@@ -95,6 +95,8 @@ pub struct Row {
     pub cells: Vec<Cell>,
     /// Bytes in RAM after its rounds.
     pub resident: Option<u64>,
+    /// Of a forwarder, its queries to the upstream over those it got.
+    pub upstream: Option<f64>,
 }
 
 /// What a comparison says.
@@ -167,7 +169,9 @@ fn row(server: &ServerResult, first: Option<&ServerResult>, seed: u64) -> Row {
         }
     };
     let resident = server.rounds.last().and_then(|round| round.most.resident);
-    Row { name: server.name.clone(), cells: FIGURES.iter().map(cell).collect(), resident }
+    let upstream: Vec<f64> = server.rounds.iter().filter_map(|r| r.common.upstream).collect();
+    let (name, cells) = (server.name.clone(), FIGURES.iter().map(cell).collect());
+    Row { name, cells, resident, upstream: median(&upstream) }
 }
 
 /// Corrects all probabilities of the table at once, and judges every ratio by them.

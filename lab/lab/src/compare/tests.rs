@@ -56,6 +56,7 @@ impl TrialRunner for Fake {
             p99_ns: None,
             cpu_us: Some(1e6 / self.capacity[server] * noise),
             resident: Some(32 << 20),
+            upstream: None,
             verdict: judge(&measurements),
             measurements,
         })
@@ -111,6 +112,7 @@ fn begun(capacity: &[f64], rounds: usize, change: fn(&mut [f64])) -> Comparison 
         seed: 7,
         servers,
         again,
+        limits: Vec::new(),
         manifest: serde_json::to_value(manifest()).unwrap(),
         machine: vec!["2 CPUs".into()],
     }
@@ -302,6 +304,38 @@ fn the_page_holds_all_results() {
         assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
     assert!(!text.contains("NaN") && !text.contains("inf"));
+}
+
+#[test]
+fn a_missed_or_unknown_limit_is_reported() {
+    let mut comparison = comparison(&[100_000.0, 60_000.0, 80_000.0], 3);
+    for (limit, measured, is_kept) in [
+        ("best dunlin/knot >= 1.25", 1.67, true),
+        ("best dunlin/knot <= 1.25", 1.67, false),
+        ("best dunlin/others >= 1.2", 1.25, true),
+        ("most all/echo >= 0.6", 0.5, false),
+        ("kept all >= 0.9", 1.0, true),
+        ("cpu dunlin/knot <= 0.75", 0.6, true),
+        ("p99 dunlin/knot <= 1", f64::NAN, false),
+        ("upstream all <= 0.11", f64::NAN, false),
+        ("best coredns >= 1", f64::NAN, false),
+    ] {
+        comparison.limits = vec![limit.parse().unwrap()];
+        assert_eq!(comparison.limits[0].to_string(), limit);
+        let result = &limit_results(&comparison)[0];
+        let value = result.measured.unwrap_or(f64::NAN);
+        assert!(
+            (value - measured).abs() < 0.03 || (value.is_nan() && measured.is_nan()),
+            "{limit}: {value}"
+        );
+        assert_eq!(result.is_kept(), is_kept, "{limit}: {value}");
+        let word = if is_kept { "| kept |" } else { "| MISSED |" };
+        assert!(page(&comparison).unwrap().contains(word), "{limit}");
+    }
+    for wrong in ["best dunlin", "worst dunlin >= 1", "best dunlin > 1", "best a/b >= x"] {
+        let error = wrong.parse::<Limit>().unwrap_err();
+        assert!(error.contains(wrong) && error.contains("best dunlin/knot >= 1.25"), "{error}");
+    }
 }
 
 #[test]

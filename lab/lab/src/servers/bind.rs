@@ -1,6 +1,8 @@
-//! BIND: a thread a CPU (`-n`), authoritative only, no query log, no control channel.
+//! BIND: a thread a CPU (`-n`), authoritative only, no query log, no control channel. As a
+//! forwarder: no limit that the load reaches, no validation.
 
 use std::ffi::OsString;
+use std::net::SocketAddr;
 
 use lab_echo::Model;
 
@@ -14,7 +16,9 @@ pub(super) const KIND: ServerKind = ServerKind {
     remark: "",
     model: Model::Recvmmsg,
     threaded: true,
+    has_program: false,
     config,
+    forward: Some(forward),
     words: |setup, config| {
         let threads = setup.threads().to_string();
         let words = ["-f", "-n", &threads, "-c"].map(OsString::from);
@@ -41,4 +45,20 @@ fn config(setup: &ServerSetup) -> Result<String> {
          zone \"{}\" {{ type primary; file {:?}; }};\n",
         zone.name, zone.file
     ))
+}
+
+fn forward(setup: &ServerSetup, upstream: SocketAddr) -> String {
+    let (ip, port, folder) = (setup.address.ip(), setup.address.port(), &setup.folder);
+    let (server, server_port) = (upstream.ip(), upstream.port());
+    format!(
+        "options {{\n  directory {folder:?};\n  listen-on port {port} {{ {ip}; }};\n  \
+         listen-on-v6 {{ none; }};\n  pid-file none;\n  lock-file none;\n  \
+         session-keyfile none;\n  managed-keys-directory {folder:?};\n  recursion yes;\n  \
+         allow-recursion {{ any; }};\n  dnssec-validation no;\n  empty-zones-enable no;\n  \
+         minimal-responses yes;\n  forward only;\n  \
+         forwarders port {server_port} {{ {server}; }};\n  recursive-clients 50000;\n  \
+         fetches-per-server 0;\n  fetches-per-zone 0;\n  max-cache-size 1400M;\n  \
+         querylog no;\n}};\ncontrols {{ }};\n\
+         logging {{ category default {{ null; }}; category lame-servers {{ null; }}; }};\n"
+    )
 }

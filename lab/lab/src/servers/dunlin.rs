@@ -1,4 +1,7 @@
-//! Dunlin: a worker a CPU, no saved copies, no admin socket.
+//! Dunlin: a worker a CPU, no saved copies, no admin socket. As a forwarder: a cache that holds all
+//! that is asked.
+
+use std::net::SocketAddr;
 
 use lab_echo::Model;
 
@@ -12,11 +15,29 @@ pub(super) const KIND: ServerKind = ServerKind {
     remark: "",
     model: Model::Worker,
     threaded: true,
+    has_program: false,
     config,
+    forward: Some(forward),
     words: |_, config| vec!["serve".into(), "-c".into(), config.into()],
     environment: |_| Vec::new(),
     version: &["--version"],
 };
+
+pub(super) const XDP: ServerKind = ServerKind {
+    name: "dunlin-xdp",
+    remark: "by AF_XDP",
+    model: Model::AfXdp,
+    has_program: true,
+    config: |setup| {
+        let text = config(setup)?.replacen("[server]\n", "[server]\nport = \"xdp\"\n", 1);
+        Ok(format!("{text}[xdp]\ninterface = \"{}\"\n", setup.interface()?))
+    },
+    forward: None,
+    ..KIND
+};
+
+pub(super) const WITH_ZONE: ServerKind =
+    ServerKind { name: "dunlin-zone", remark: "it serves the zone itself", forward: None, ..KIND };
 
 fn config(setup: &ServerSetup) -> Result<String> {
     let ServerSetup { address, zone, .. } = setup;
@@ -25,4 +46,13 @@ fn config(setup: &ServerSetup) -> Result<String> {
         "[server]\nlisten = [\"{address}\"]\nworkers = {workers}\ndata_dir = \"\"\n\
          drain = \"0s\"\n[admin]\nsocket = \"\"\n[[zone]]\nname = \"{name}\"\nfile = {file:?}\n"
     ))
+}
+
+fn forward(setup: &ServerSetup, upstream: SocketAddr) -> String {
+    let (address, workers) = (setup.address, setup.threads());
+    format!(
+        "[server]\nlisten = [\"{address}\"]\nworkers = {workers}\ndata_dir = \"\"\ndrain = \"0s\"\n\
+         [admin]\nsocket = \"\"\n[acl]\nrecursion = [\"any\"]\n\
+         [forward]\n\".\" = {{ servers = [\"{upstream}\"] }}\n[cache]\nmemory = \"512MiB\"\n"
+    )
 }

@@ -13,10 +13,24 @@ pub(super) const KIND: ServerKind = ServerKind {
     remark: "",
     model: Model::Recvmmsg,
     threaded: true,
+    has_program: false,
     config,
+    forward: None,
     words: |_, config| vec!["-c".into(), config.into()],
     environment: |_| Vec::new(),
     version: &["-V"],
+};
+
+pub(super) const XDP: ServerKind = ServerKind {
+    name: "knot-xdp",
+    remark: "by AF_XDP",
+    model: Model::AfXdp,
+    has_program: true,
+    config: |setup| {
+        let (text, port) = (config(setup)?, setup.address.port());
+        Ok(format!("{text}xdp:\n  listen: {}@{port}\n", setup.interface()?))
+    },
+    ..KIND
 };
 
 fn config(setup: &ServerSetup) -> Result<String> {

@@ -14,7 +14,9 @@ pub(super) const KIND: ServerKind = ServerKind {
     // Debian builds it without recvmmsg.
     model: Model::Epoll,
     threaded: true,
+    has_program: false,
     config,
+    forward: None,
     words: |_, config| vec!["-d".into(), "-c".into(), config.into()],
     environment: |_| Vec::new(),
     version: &["-v"],

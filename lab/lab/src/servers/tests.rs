@@ -19,6 +19,7 @@ fn setup(test: &str, address: &str) -> ServerSetup {
         zone,
         folder,
         netns: None,
+        interface: None,
     }
 }
 

@@ -65,6 +65,7 @@ fn each_server_starts_answers_for_the_zone_and_ends() {
             zone: zone.clone(),
             folder: folder.0.join(kind.name),
             netns: None,
+            interface: None,
         };
         let server = kind.start(&from_here(&binary), &setup, None).unwrap();
         let known = b"\x05svc-2\x04ns-2\x03svc\x07cluster\x05local\x00";
@@ -95,7 +96,15 @@ fn a_server_ends_with_its_parent() {
         let Ok(binary) = kind.find() else { continue };
         let (address, cpus) = (free_address(), "0".parse().unwrap());
         let (folder, zone) = (folder.0.join(kind.name), zone.clone());
-        let setup = ServerSetup { address, cpus, threads: None, zone, folder, netns: None };
+        let setup = ServerSetup {
+            address,
+            cpus,
+            threads: None,
+            zone,
+            folder,
+            netns: None,
+            interface: None,
+        };
         // The kernel asks about the thread. What is forgotten is not told to end by us.
         let start = move || std::mem::forget(kind.start(&binary, &setup, None).unwrap());
         std::thread::spawn(start).join().unwrap();
@@ -125,6 +134,7 @@ fn a_failed_start_reports_the_log() {
         zone,
         folder: folder.0.clone(),
         netns: Some("no-such".into()),
+        interface: None,
     };
     let error = knot.start(&binary, &setup, None).unwrap_err();
     assert!(error.contains("knot") && error.contains("no-such"), "{error}");

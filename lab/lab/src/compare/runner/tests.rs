@@ -1,5 +1,7 @@
 use super::*;
 use lab_host::hosts::Layout;
+use lab_load::names::{Order, QuestionSet, QuestionSpec};
+use lab_load::query::QueryFormat;
 use std::net::UdpSocket;
 use std::time::Duration;
 
@@ -8,14 +10,19 @@ use std::time::Duration;
 fn asked(test: &str, change: fn(&mut Vec<u8>)) -> (Result<()>, QueryCounts) {
     let folder = std::env::temp_dir().join(format!("dunlin-field-{test}-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let (zone, names) = (folder.join("zone"), folder.join("names"));
+    let zone = folder.join("zone");
     std::fs::write(&zone, "@ 30 SOA ns hostmaster 1 1 1 1 1\nns 30 A 192.0.2.1\n").unwrap();
-    std::fs::write(&names, "ns.example A\n").unwrap();
+    let form = QueryFormat { edns: true, ..QueryFormat::default() };
+    let set = QuestionSet::from_pattern("ns.example", 1, wire::Rtype::A, form).unwrap();
+    let (order, under) = (Order::Given, None);
+    let asks = QuestionSpec { set: set.into(), order, unique: 0.0, nxdomain: 0.0, under };
     let options = CompareOptions {
         kinds: Vec::new(),
         binaries: BTreeMap::new(),
         zone: Zone::open("example", &zone).unwrap(),
-        names,
+        asks: QuerySource::Questions(asks.into()),
+        path: Path::Udp { segments: false },
+        forward: false,
         rounds: 1,
         length_ns: 100_000_000,
         highest: 4_000.0,
@@ -48,7 +55,7 @@ fn asked(test: &str, change: fn(&mut Vec<u8>)) -> (Result<()>, QueryCounts) {
     });
     let report = lab_load::run(&load, &AtomicBool::new(false), &mut |_| {}).unwrap();
     server.join().unwrap();
-    (check("knot", &report.counts), report.counts)
+    (check("knot", &report.counts, false), report.counts)
 }
 
 /// An A record of the question's name.
@@ -64,7 +71,11 @@ fn servers_with_right_answers_are_compared() {
     assert!(counts.answered > 50 && counts.checked > 2, "{counts:?}");
     let mut none = counts;
     none.rcodes[3] = 1;
-    assert_eq!(check("knot", &none), Ok(()), "NXDOMAIN");
+    assert_eq!(check("knot", &none, false), Ok(()), "NXDOMAIN");
+    let mut failing = QueryCounts { wrong: counts.wrong + 2, ..counts };
+    failing.rcodes[2] = 2;
+    assert_eq!(check("unbound", &failing, true), Ok(()), "a forwarder with too much to do");
+    assert!(check("unbound", &failing, false).is_err());
 }
 
 #[test]

@@ -2,13 +2,12 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-containers test-reports bench-nightly loom lint cluster fleet bpf bench-bypass bench-compare bench-cpus bench-echoes bench-forward bench-instructions bench-load bench-searches bench-sockets bench-whole \
-  bench-kubernetes bench-kubernetes-memory bench-memory bench-publish bench-health bench-fleet \
-  campaign-differential campaign-floods campaign-cache campaign-fuzz campaign-upstreams \
-  campaign-attach campaign-soak campaign-kernels campaign-corefile campaign-kill campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers campaign-fleet-faults campaign-upgrade campaign-verdict campaign-scale bench-etcd-coredns bench-records bench-scale deb
+.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-reports test-containers loom lint cluster fleet bpf deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
+	@echo "Long ones, which docs/campaigns.md describes:"
+	@sed -n 's/^\(\(bench\|campaign\)-[a-z]*\):.*/\1/p' $(MAKEFILE_LIST) | paste -sd' ' | fold -sw 90 | sed 's/^/  /'
 
 run: ## build, and serve the demo fleet on 127.0.0.1:5300; no root
 	@scripts/require run
@@ -85,113 +84,257 @@ bpf: ## compile the XDP programs again; their objects are committed
 	  ./build dispatcher.c dispatcher-$$protocol.o -DPROTOCOL=$$protocol && \
 	  ./build dispatcher.c dispatcher-$$protocol-frags.o -DPROTOCOL=$$protocol -DFRAGS || exit 1; done
 
-bench-instructions: ## instructions a query; more than the limit fails
+# What the long targets share. Bundles and pages of comparisons go to target/bench; a page that is published is
+# written of its bundle in docs/reports (decision 0041).
+release = $(or $(CARGO_TARGET_DIR),target)/release
+lab = $(release)/dunlin-lab
+coredns = $(or $(CARGO_TARGET_DIR),target)/go/bin/coredns
+out = target/bench
+names = --pattern 'svc-{i}.ns-{i%100}.svc.cluster.local'
+# One at a time: two would measure each other.
+alone = flock --nonblock --conflict-exit-code 75 /run/lock/dunlin-bench
+# compare NAME,TITLE: what follows are servers and options
+compare = $(lab) compare --rounds $(or $(ROUNDS),7) $(if $(LENGTH),--length $(LENGTH)) --zone cluster.local=$(out)/zone \
+  $(names) --binary coredns=$(coredns) --title '$(2)' --bundle $(out)/$(1).json --markdown $(out)/$(1).md
+
+.PHONY: lab-tools
+lab-tools:
+	@cargo build --quiet --release --package dunlin --package dunlin-lab
+	@mkdir -p $(out)
+
+# 10,000 names, which are valid for longer than a measurement takes, and a wildcard for names that are new to a cache.
+$(out)/zone:
+	@mkdir -p $(out)
+	@cargo run --quiet --package xtask -- fleet 10000 | sed 's/^\$$TTL .*/$$TTL 86400/' >$@.part
+	@echo '*.new A 192.0.2.1' >>$@.part && mv $@.part $@
+
+# Each long target runs its parts; a part is a target, too. docs/campaigns.md has the table of all: what each answers
+# and in how many minutes.
+bench-compare: bench-compare-zone bench-compare-sockets bench-compare-xdp
+
+bench-compare-zone: lab-tools $(out)/zone
+	@scripts/require bench-compare
+	@$(call compare,compare,Performance beside other servers) --order uniform
+
+bench-compare-sockets: lab-tools $(out)/zone
+	@scripts/require bench-compare
+	@$(call compare,sockets,Sockets beside Knot and an echo) dunlin knot --order uniform --path af_xdp \
+	  --limit 'best dunlin/knot >= 1.25' --limit 'most dunlin/echo >= 0.85' --limit 'kept dunlin/knot >= 1'
+
+bench-compare-xdp: lab-tools $(out)/zone
+	@scripts/require bench-compare
+	@$(call compare,xdp,AF_XDP beside Knot and an echo) dunlin-xdp knot-xdp dunlin --order uniform --path af_xdp --highest 2M \
+	  --limit 'best dunlin-xdp/knot-xdp >= 1.4' --limit 'best dunlin-xdp/echo >= 0.9' --limit 'kept dunlin-xdp >= 0.8' \
+	  --limit 'cpu dunlin-xdp/knot-xdp <= 0.75' --limit 'p50 dunlin-xdp/knot-xdp <= 1' --limit 'p99 dunlin-xdp/knot-xdp <= 1' \
+	  --limit 'p50 dunlin-xdp/dunlin <= 1' --limit 'p99 dunlin-xdp/dunlin <= 1'
+
+bench-forward: bench-forward-hits bench-forward-unique bench-forward-zipf
+
+forwarders = dunlin unbound bind dnsdist coredns
+bench-forward-hits: lab-tools $(out)/zone
+	@scripts/require bench-forward
+	@$(call compare,forward-hits,Forwarding: cached names) $(forwarders) dunlin-zone --forward --order uniform \
+	  --limit 'best dunlin/others >= 1.5' --limit 'best dunlin/dunlin-zone >= 0.85'
+
+bench-forward-unique: lab-tools $(out)/zone
+	@scripts/require bench-forward
+	@$(call compare,forward-unique,Forwarding: new names) $(forwarders) --forward --unique 1 --under new.cluster.local \
+	  --limit 'best dunlin/others >= 1'
+
+bench-forward-zipf: lab-tools $(out)/zone
+	@scripts/require bench-forward
+	@$(call compare,forward-zipf,Forwarding: 90 % of the names cached) $(forwarders) --forward --order zipf:1 --unique 0.1 \
+	  --under new.cluster.local --limit 'best dunlin/others >= 1' --limit 'upstream all >= 0.09' --limit 'upstream all <= 0.11'
+
+bench-lab: bench-lab-echo bench-lab-generator bench-lab-search bench-lab-verdict
+
+bench-lab-echo: lab-tools
+	@scripts/require bench-lab
+	@$(lab) sweep $(names) --costs --runs $(or $(RUNS),6) --bundle $(out)/echo.json --yes \
+	  --model blocking,spin,recvmmsg,poll,select,epoll,io_uring,packet,worker
+	@DUNLIN_REQUIRE_ALL=1 cargo test --quiet --release --package lab --test all -- --nocapture --ignored reference::recvmmsg
+
+bench-lab-generator:
+	@scripts/require bench-lab
+	@DUNLIN_REQUIRE_ALL=1 cargo test --quiet --release --package lab --test all -- --nocapture --ignored reference::generator
+
+# The link holds 20 ms in its queue: a short pause of the generator is no loss. A longer queue would hide loss in trials of 1 s.
+bench-lab-search: lab-tools
+	@$(lab) hosts up --name search --layout steered; trap '$(lab) hosts down --end --name search' EXIT; \
+	on() { $(lab) hosts exec --name search "$$@"; }; \
+	on server -- $(lab) echo --listen 10.99.0.1:5300 --model recvmmsg >/dev/null & \
+	device() { on client -- tc qdisc "$$1" dev search-gen root $${2:+tbf rate "$$2" burst 32k limit 100k}; }; \
+	search() { on client -- $(lab) search -s 10.99.0.1 -p 5300 --pattern 'name-{i}.example' -c 64 --max "$$2" --repeat 3 \
+	  $(OPTIONS) --bundle $(out)/search-$$1.json; }; failed=; \
+	device add $(or $(LINK),40mbit) && search link 400k || failed=1; device del; \
+	search free $(or $(MAX),1000k) || failed=1; [ -z "$$failed" ]
+
+bench-lab-verdict:
+	@scripts/require test
+	@DUNLIN_REQUIRE_ALL=1 DUNLIN_TRIES=$(or $(TRIES),10) DUNLIN_VERDICT_PAGE=$(CURDIR)/docs/verdict.md \
+	  cargo test --package lab --test all verdict:: -- --nocapture --ignored
+
+bench-lab-nightly: lab-tools
+	@rm -f $(out)/nightly.json; $(lab) sweep --pattern 'name-{i}.example' --model epoll,recvmmsg --threads 1,2 \
+	  --runs 10 --bundle $(out)/nightly.json
+	@$(lab) history $(or $(HISTORY),bench-history.jsonl) --add $(out)/nightly.json --fail
+
+bench-instructions: bench-instructions-answer
+
+bench-instructions-answer:
 	@scripts/require bench-instructions
 	@scripts/part "instruction counts" cargo bench --package answer --bench instructions
 
-bench-whole: ## user instructions of the whole server for each answer; more than the limit fails
+bench-instructions-whole:
 	@scripts/require test
 	@RUSTFLAGS="--cfg=rustix_use_libc" cargo build --quiet --release --package dunlin --target-dir $(or $(CARGO_TARGET_DIR),target)/libc
 	@bench/whole
 
-bench-echoes: ## what an echo answers by every model of the kernel's stack, beside one in C, ROUNDS=3; writes docs/echo.md; root
-	@scripts/require bench-echoes
-	@cargo build --quiet --release --package dunlin --package dunlin-lab
-	@bench/echoes $(or $(ROUNDS),3) docs/echo.md
+bench-publish: bench-publish-memory bench-publish-changes
 
-bench-forward: ## beside Unbound, BIND, dnsdist and CoreDNS, ROUNDS=3; writes docs/forwarding-performance.md; root
-	@scripts/require bench-forward
-	@cargo build --quiet --release --package dunlin --package dunlin-lab --package xtask
-	@bench/forward $(or $(ROUNDS),3) docs/forwarding-performance.md
-
-bench-compare: ## beside six other servers, ROUNDS=7; writes docs/performance.md; root
-	@scripts/require bench-compare
-	@cargo build --quiet --release --package dunlin --package dunlin-lab --package xtask
-	@bench/compare $(or $(ROUNDS),7) docs/performance.md
-
-bench-bypass: ## AF_XDP beside Knot's and an echo on the same rings, ROUNDS=5; writes docs/xdp-performance.md; root
-	@scripts/require test
-	@cargo build --quiet --release --package dunlin --package dunlin-lab --package xtask
-	@bench/bypass $(or $(ROUNDS),5) docs/xdp-performance.md
-
-bench-sockets: ## queries a second beside Knot and a bare echo, ROUNDS=3; root
-	@scripts/require test
-	@cargo build --quiet --release --package dunlin --package dunlin-lab --package xtask
-	@bench/sockets $(or $(ROUNDS),3)
-
-bench-load: ## the generator beside dnsperf, ROUNDS=5; writes docs/load.md; root
-	@scripts/require test
-	@cargo build --quiet --release --package dunlin --package dunlin-lab
-	@bench/load $(or $(ROUNDS),5) docs/load.md
-
-bench-memory: ## bytes a record, the peak of a reload, the time of a load; more than the limits fails
-	@scripts/require run
-	@cargo build --quiet --release --package dunlin --package xtask
+bench-publish-memory: lab-tools
 	@bench/memory
 
-bench-kubernetes: ## memory, first answers, latency and outages with 100,000 endpoints, changes for CHURN=300 s, beside CoreDNS
-	@scripts/require bench-kubernetes
-	@cargo build --quiet --release --package dunlin
-	@DUNLIN_CHURN_SECONDS=$(or $(CHURN),300) DUNLIN_BIN=$$(realpath "$${CARGO_TARGET_DIR:-target}/release/dunlin") \
-	  cargo run --quiet --package conformance --bin kubernetes-figures
-
-bench-kubernetes-memory: ## where the bytes of 100,000 endpoints go
-	@cargo bench --quiet --package source-kube --bench memory
-
-bench-nightly: ## the same sweep each night, appended to HISTORY=bench-history.jsonl; fails on a lower level; root
-	@scripts/require run
-	@cargo build --quiet --release --package dunlin-lab
-	@rm -f target/nightly.json; target/release/dunlin-lab sweep --pattern 'name-{i}.example' --model epoll,recvmmsg --threads 1,2 \
-	  --runs 10 --bundle target/nightly.json
-	@target/release/dunlin-lab history $(or $(HISTORY),bench-history.jsonl) --add target/nightly.json --fail
-
-bench-searches: ## three searches of the same echo, through a link and without a limit: their intervals overlap, else it fails; root
-	@scripts/require run
-	@cargo build --quiet --release --package dunlin-lab
-	@bench/searches
-
-bench-publish: ## what a change costs at 10 k and 10 M names, and when it is live; more than the limits fails
+bench-publish-changes:
 	@cargo bench --package server --bench publish
 
-bench-health: ## how fast dead addresses are out of answers, beside gdnsd (root), and what their probes cost; more than the limits fails
-	@scripts/require bench-health
-	@cargo bench --package health --bench health
-	@cargo build --release --package dunlin
-	@bench/health $(or $(CARGO_TARGET_DIR),target)/release/dunlin 7
-
-bench-records: ## writes of records until durable and live, imports, starts with RECORDS=10000000; writes docs/records-performance.md
+bench-records:
 	@DUNLIN_BENCH_RECORDS=$(or $(RECORDS),10000000) DUNLIN_BENCH_REPORT=$(CURDIR)/docs/records-performance.md \
 	  cargo bench --package store-redb --bench records
 
-bench-scale: ## the mode load of `dunlin scale` beside tuned rivals on 1,200 courses; writes docs/scale.md and docs/scale.svg
+bench-kubernetes: bench-kubernetes-figures bench-kubernetes-memory
+
+bench-kubernetes-figures: lab-tools
+	@scripts/require bench-kubernetes
+	@DUNLIN_CHURN_SECONDS=$(or $(CHURN),300) DUNLIN_BIN=$$(realpath $(release)/dunlin) \
+	  cargo run --quiet --package conformance --bin kubernetes-figures
+
+bench-kubernetes-memory:
+	@cargo bench --quiet --package source-kube --bench memory
+
+bench-health: bench-health-probes bench-health-answers
+
+bench-health-probes:
+	@cargo bench --package health --bench health
+
+bench-health-answers: lab-tools
+	@scripts/require bench-health
+	@bench/health $(release)/dunlin $(or $(ROUNDS),7)
+
+bench-fleet: bench-fleet-costs bench-fleet-coredns
+
+bench-fleet-costs:
+	@scripts/require test
+	@SETS=$(or $(SETS),100000) cargo bench --package store-etcd --bench fleet
+
+bench-fleet-coredns: lab-tools
+	@scripts/require test
+	@scripts/require bench-fleet-coredns
+	@bench/etcd-coredns $(release)/dunlin $(lab) $(coredns) $(or $(NAMES),10000)
+
+bench-scale: bench-scale-rules bench-scale-replicas
+
+bench-scale-rules:
 	@DUNLIN_SCALE_PAGE=$(CURDIR)/docs/scale.md cargo test --package scale-rules --test all rivals:: -- --nocapture --ignored
 
-campaign-scale: ## a step of the load on real replicas, quiet for SECONDS=720, and NODES=5000 in a real API server; root
+bench-scale-replicas:
 	@scripts/require cluster
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_SCALE_SECONDS=$(or $(SECONDS),720) $(if $(QPS),DUNLIN_SCALE_QPS=$(QPS)) \
 	  DUNLIN_SCALE_NODES=$(or $(NODES),5000) cargo test --release --package dunlin --test all -- --nocapture --ignored \
 	  --test-threads 1 scale_cluster::loaded:: scale_cluster::many_nodes::
 
-campaign-differential: ## QUESTIONS=1000000 beside Knot, NSD and BIND, from SEED=1
+campaign-fuzz:
+	@scripts/require fuzz
+	@testing/fuzz/campaign $(or $(SECONDS),600)
+
+campaign-differential: campaign-differential-servers campaign-differential-corefile
+
+campaign-differential-servers:
 	@scripts/require test
 	@cargo build --release --package dunlin
 	@PATH="$$PATH:/usr/sbin" DUNLIN_BIN=$$(realpath "$${CARGO_TARGET_DIR:-target}/release/dunlin") \
 	  DUNLIN_REQUIRE_ALL=1 DUNLIN_QUESTIONS=$(or $(QUESTIONS),1000000) \
 	  DUNLIN_SEED=$(or $(SEED),1) cargo test --package conformance --test all -- --nocapture differential::every_difference
 
-campaign-attach: ## ATTACHES=100 times an XDP program comes and goes under load, KILLS=50 kills; root
-	@scripts/require test
-	@DUNLIN_REQUIRE_ALL=1 DUNLIN_ATTACHES=$(or $(ATTACHES),100) DUNLIN_KILLS=$(or $(KILLS),50) \
-	  cargo test --package dunlin --test all -- --nocapture --include-ignored \
-	  xdp::interface_is_attached xdp::passed_traffic
+campaign-differential-corefile:
+	@scripts/require campaign-differential-corefile
+	@COREDNS=$$(realpath $(coredns)) cargo test --package dunlin --test all corefile::
 
-campaign-soak: ## SECONDS=3600 on AF_XDP at 80 % of its rate, or at RATE, while CHANGES=1000 records change a second; root
+campaign-floods: campaign-floods-attacks campaign-floods-upstreams campaign-floods-cache
+
+# These threads run deferred work of the network stacks; otherwise they take turns with the server and the flood,
+# some milliseconds each: on two machines they would not.
+campaign-floods-attacks: lab-tools
+	@scripts/require test
+	@receivers() { for thread in $$(pgrep -x 'ksoftirqd/[01]'); do chrt "$$@" "$$thread"; done; }; \
+	trap 'receivers --other --pid 0' EXIT; receivers --fifo --pid 60; \
+	DUNLIN_BIN=$$(realpath $(release)/dunlin) DUNLIN_REQUIRE_ALL=1 DUNLIN_FLOOD_SECONDS=$(or $(SECONDS),60) \
+	  DUNLIN_FLOOD_RATE=$(or $(RATE),50000) DUNLIN_FLOOD_SLACK=0 DUNLIN_FLOOD_ATTEMPTS=1 DUNLIN_FLOOD_PRIORITY=$(or $(PRIORITY),0) \
+	  $(alone) cargo test --quiet --release --package conformance --test all -- --nocapture --ignored floods::
+
+campaign-floods-upstreams: lab-tools
+	@scripts/require test
+	@export DUNLIN_BIN=$$(realpath $(release)/dunlin) DUNLIN_REQUIRE_ALL=1 DUNLIN_UPSTREAMS_SECONDS=$(or $(SECONDS),20) \
+	  DUNLIN_UPSTREAMS_SLACK=0 DUNLIN_UPSTREAMS_RATE=$(or $(RATE),200) DUNLIN_UPSTREAMS_ATTEMPTS=1 DUNLIN_UPSTREAMS_AT_ONCE=1 \
+	  DUNLIN_SPOOFING_SECONDS=$(or $(FORGING),60) DUNLIN_SPOOFING_RATE=$(or $(FORGED),100000); failed=; \
+	for trial in faults=upstreams:: forged=spoofing::off_path entropy=spoofing::ids_ports_and_case_are_random; do \
+	  bench/table docs/reliability.md "$${trial%%=*}" $(alone) cargo test --quiet --release --package conformance --test all -- \
+	    --nocapture --include-ignored --test-threads=1 "$${trial#*=}" || failed+=" $${trial%%=*}"; \
+	done; [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
+
+campaign-floods-cache: lab-tools
+	@DUNLIN_BIN=$$(realpath $(release)/dunlin) DUNLIN_CACHE_NAMES=$(or $(NAMES),10000000) DUNLIN_CACHE_MIB=$(or $(MIB),64) \
+	  cargo test --quiet --release --package conformance --test all -- --nocapture memory::
+
+campaign-kill: campaign-kill-crash
+
+campaign-kill-crash:
+	@DUNLIN_KILLS=$(or $(KILLS),300) DUNLIN_CRASHES=$(or $(CRASHES),2000) \
+	  cargo test --release --package store-redb --test all -- --nocapture kill:: crash::
+
+campaign-kill-upgrade:
+	@DUNLIN_OLDER=$(OLDER) DUNLIN_OLDER_FORMAT=$(or $(FORMAT),3) \
+	  cargo test --package dunlin --test all -- --ignored --nocapture upgrade::
+
+campaign-fleet: campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers campaign-fleet-faults
+
+campaign-fleet-kill:
+	@scripts/require test
+	@DUNLIN_KILLS=$(or $(KILLS),200) cargo test --release --package store-etcd --test all kill:: -- --nocapture
+
+campaign-fleet-counter:
+	@scripts/require test
+	@DUNLIN_INCREMENTS=$(or $(INCREMENTS),20000) \
+	  cargo test --release --package store-etcd --test all no_increment -- --nocapture
+
+campaign-fleet-writers:
+	@scripts/require test
+	@scripts/require cluster
+	@DUNLIN_WRITER_ROUNDS=$(or $(ROUNDS),200) \
+	  cargo test --package dunlin --test all -- --ignored --nocapture fleet_kubernetes::fleet_agrees
+
+campaign-fleet-faults:
+	@scripts/require test
+	@scripts/require cluster
+	@DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") \
+	  DUNLIN_FAULTS_SECONDS=$(or $(SECONDS),600) \
+	  cargo test --package dunlin --test all -- --ignored --nocapture fleet_faults::
+
+campaign-xdp: campaign-xdp-soak campaign-xdp-attach campaign-xdp-kernels
+
+campaign-xdp-soak:
 	@scripts/require test
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_SOAK_SECONDS=$(or $(SECONDS),3600) $(if $(RATE),DUNLIN_SOAK_RATE=$(RATE)) \
 	  DUNLIN_SOAK_CHANGES=$(or $(CHANGES),1000) cargo test --release --package dunlin --test all \
 	  -- --nocapture --ignored soak::
 
-campaign-kernels: ## what goes past the kernel's stack, tested on Debian's newest Linux VERSION=6.1 in a virtual machine
+campaign-xdp-attach:
+	@scripts/require test
+	@DUNLIN_REQUIRE_ALL=1 DUNLIN_ATTACHES=$(or $(ATTACHES),100) DUNLIN_KILLS=$(or $(KILLS),50) \
+	  cargo test --package dunlin --test all -- --nocapture --include-ignored \
+	  xdp::interface_is_attached xdp::passed_traffic
+
+campaign-xdp-kernels:
 	@scripts/require campaign-kernels
 	@bench/kernels $(or $(VERSION),6.1)
 
@@ -201,8 +344,10 @@ cpu-guest = ACCEL=tcg,thread=single SMP=8,sockets=2,cores=2,threads=2 NUMA="-obj
   -object memory-backend-ram,id=m1,size=1G -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1"
 guests = $(or $(GUESTS),1)
 
+campaign-cpus: campaign-cpus-sets campaign-cpus-figures
+
 # Linux 6.12 has partitions, 6.1 has not: the rule file is tested on both, containers and experiments on the first.
-campaign-cpus: ## CPU sets, experiments and CONTAINERS=500 containers in GUESTS=1 machines, on a kernel with 8 CPUs, 2 sockets and 2 NUMA nodes, from SEED=1
+campaign-cpus-sets:
 	@scripts/require campaign-kernels
 	@cargo build --quiet --package dunlin
 	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200); \
@@ -218,7 +363,7 @@ campaign-cpus: ## CPU sets, experiments and CONTAINERS=500 containers in GUESTS=
 	$(MAKE) --no-print-directory test-containers CONTAINERS=$(or $(CONTAINERS),500) PROFILE=--release
 
 # Built of a clean commit, the page names that commit.
-bench-cpus: ## experiments with CPUs of their own, RUNS=10 of each, in a virtual machine with 2 CPUs; writes docs/benchmarks/cpus.md
+campaign-cpus-figures:
 	@scripts/require campaign-kernels
 	@cargo build --quiet --release --package dunlin --package dunlin-lab
 	@LIMIT=$(or $(LIMIT),3600) RUN="PATH=$$(realpath "$${CARGO_TARGET_DIR:-target}/release"):\$$PATH; \
@@ -236,69 +381,3 @@ test-containers: ## CONTAINERS=20 containers in GUESTS=1 virtual machines come a
 	  $(or $(VERSION),6.12) cpus_containers::page::commands_of_the_page_give_a_container_two_cpus_and_take_them_back \
 	  cpus_containers::a_guaranteed_container_starts_alone_on_its_cpus \
 	  cpus_containers::exclusive_cpus_stay_so_while_containers_come_and_go_and_the_manager_is_killed
-
-campaign-floods: ## every flood for SECONDS=60 each, beside a polite client; root
-	@scripts/require test
-	@bench/floods $(or $(SECONDS),60)
-
-campaign-cache: ## NAMES=10000000 through a cache of MIB=64; more memory than that fails
-	@scripts/require run
-	@bench/cache $(or $(NAMES),10000000) $(or $(MIB),64)
-
-campaign-verdict: ## whether a verdict names what was broken, TRIES=10 each; writes docs/verdict.md; root
-	@scripts/require test
-	@DUNLIN_REQUIRE_ALL=1 DUNLIN_TRIES=$(or $(TRIES),10) DUNLIN_VERDICT_PAGE=$(CURDIR)/docs/verdict.md \
-	  cargo test --package lab --test all verdict:: -- --nocapture --ignored
-
-campaign-upstreams: ## every fault of other servers for SECONDS=20, every forger for FORGING=60; root
-	@scripts/require test
-	@bench/upstreams $(or $(SECONDS),20) $(or $(FORGING),60)
-
-campaign-corefile: ## whether CoreDNS still says what is held against Dunlin with what is imported of its Corefile
-	@scripts/require campaign-corefile
-	@COREDNS=$$(realpath "$${CARGO_TARGET_DIR:-target}/go/bin/coredns") \
-	  cargo test --package dunlin --test all corefile::
-
-campaign-kill: ## a process killed KILLS=300 times while it writes records, and CRASHES=2000 disks that forget
-	@DUNLIN_KILLS=$(or $(KILLS),300) DUNLIN_CRASHES=$(or $(CRASHES),2000) \
-	  cargo test --release --package store-redb --test all -- --nocapture kill:: crash::
-
-campaign-upgrade: ## upgrade, write, go back, with an OLDER=BINARY whose snapshots have the FORMAT=3
-	@DUNLIN_OLDER=$(OLDER) DUNLIN_OLDER_FORMAT=$(or $(FORMAT),3) \
-	  cargo test --package dunlin --test all -- --ignored --nocapture upgrade::
-
-bench-fleet: ## costs of a fleet of three on etcd beside those of bare etcd, with SETS=100000
-	@scripts/require test
-	@SETS=$(or $(SETS),100000) cargo bench --package store-etcd --bench fleet
-
-bench-etcd-coredns: ## Dunlin on etcd beside CoreDNS's plugin etcd, on the same NAMES=10000, also with etcd dead
-	@scripts/require test
-	@scripts/require bench-etcd-coredns
-	@cargo build --quiet --release --package dunlin --package dunlin-lab
-	@bench/etcd-coredns target/release/dunlin target/release/dunlin-lab target/go/bin/coredns $(or $(NAMES),10000)
-
-campaign-fleet-kill: ## a server killed or stopped KILLS=200 times while it writes large batches into etcd
-	@scripts/require test
-	@DUNLIN_KILLS=$(or $(KILLS),200) cargo test --release --package store-etcd --test all kill:: -- --nocapture
-
-campaign-fleet-counter: ## a counter that 64 writers on three servers of a fleet raise INCREMENTS=20000 times
-	@scripts/require test
-	@DUNLIN_INCREMENTS=$(or $(INCREMENTS),20000) \
-	  cargo test --release --package store-etcd --test all no_increment -- --nocapture
-
-campaign-fleet-writers: ## two writers of a cluster's objects, one of which is killed or stopped ROUNDS=200 times
-	@scripts/require test
-	@scripts/require cluster
-	@DUNLIN_WRITER_ROUNDS=$(or $(ROUNDS),200) \
-	  cargo test --package dunlin --test all -- --ignored --nocapture fleet_kubernetes::fleet_agrees
-
-campaign-fleet-faults: ## three servers and three members of etcd under load while everything breaks, SECONDS=600; root
-	@scripts/require test
-	@scripts/require cluster
-	@DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") \
-	  DUNLIN_FAULTS_SECONDS=$(or $(SECONDS),600) \
-	  cargo test --package dunlin --test all -- --ignored --nocapture fleet_faults::
-
-campaign-fuzz: ## every fuzz target for SECONDS=600 each
-	@scripts/require fuzz
-	@testing/fuzz/campaign $(or $(SECONDS),600)

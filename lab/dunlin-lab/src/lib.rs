@@ -97,7 +97,7 @@ enum Act {
     /// has ended. If this program is killed, the next `dunlin-lab` restores them. Needs root.
     #[command(after_help = "Examples:\n  \
         dunlin-lab tune --device eth0 --cpus 2-5 --dry-run\n  \
-        dunlin-lab tune --device eth0 --cpus 2-5 -- make bench-sockets\n  \
+        dunlin-lab tune --device eth0 --cpus 2-5 -- make bench-compare-sockets\n  \
         dunlin-lab tune --busy-poll 50\n  \
         dunlin-lab tune restore")]
     Tune(tune::Tune),

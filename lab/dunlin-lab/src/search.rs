@@ -16,7 +16,7 @@ use lab_report::soak::SoakRecord;
 use lab_search::{Config, End, Goal, GoalResult, Outcome, Request, Search as Searching};
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,6 +26,7 @@ pub const EXAMPLES: &str = "Examples:\n  \
     dunlin-lab search -s 10.99.0.1 -d queries --goal ndr --latency 1ms --max 500k\n  \
     dunlin-lab search -s 10.99.0.1 -d queries --quick --bundle search.json\n  \
     dunlin-lab search -s 10.99.0.1 -d queries --quick --soak 20m\n  \
+    dunlin-lab search -s 10.99.0.1 -d queries --repeat 3\n  \
     dunlin-lab search -s 10.99.0.1 -d queries --quick --event zone-change \\\n    \
     --event-command 'knotc zone-reload' --watch changed.example=192.0.2.7";
 
@@ -72,9 +73,14 @@ pub struct Search {
     /// answer that differs is right.
     #[arg(long, value_name = "NAME[=ADDRESS]", requires = "event")]
     watch: Option<Watch>,
-    /// Write a bundle, and its report beside it.
+    /// Write a bundle, and its report beside it. With --repeat, a bundle for each search:
+    /// NAME-1.json and so on.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
+    /// Search so many times, and exit with status 1 if the intervals of a goal do not overlap.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
 }
 
 fn goal(text: &str) -> Result<Goal, String> {
@@ -171,20 +177,68 @@ fn line(result: &GoalResult) -> String {
     }
 }
 
-/// Searches, and soaks.
+/// Goals whose intervals have no rate in common.
+fn apart(searches: &[Vec<GoalResult>]) -> Vec<&str> {
+    let Some(first) = searches.first() else { return Vec::new() };
+    let is_apart = |goal: &str| {
+        let own = || searches.iter().flatten().filter(|result| result.goal == goal);
+        let lowest = own().map(|result| result.lower.map_or(0.0, |bound| bound.load));
+        let highest = own().map(|result| result.upper.map_or(f64::INFINITY, |bound| bound.load));
+        lowest.fold(0.0, f64::max) > highest.fold(f64::INFINITY, f64::min)
+    };
+    first.iter().map(|result| result.goal.as_str()).filter(|goal| is_apart(goal)).collect()
+}
+
+/// Searches, soaks, and says whether repeated searches agree.
 ///
 /// # Errors
 /// The failed action, and a remedy.
 pub fn run(command: &Search) -> Result<ExitCode, Box<dyn Error>> {
-    let config = command.config()?;
-    let load = command.target.options()?;
     let stop = Arc::new(AtomicBool::new(false));
     stop_when_interrupted(stop.clone())?;
+    let mut searches = Vec::new();
+    for number in 1..=command.repeat {
+        let bundle = command.bundle.as_ref().map(|path| match command.repeat {
+            1 => path.clone(),
+            _ => path.with_file_name(numbered(path, number)),
+        });
+        searches.push(run_once(command, bundle.as_deref(), &stop)?);
+    }
+    let apart = apart(&searches);
+    if command.repeat > 1 {
+        println!(
+            "{} searches {}",
+            command.repeat,
+            match apart.is_empty() {
+                true => "overlap in every goal".to_owned(),
+                false => format!("do not overlap in {}", apart.join(", ")),
+            }
+        );
+    }
+    Ok(if apart.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// `search.json` as `search-2.json`.
+fn numbered(path: &Path, number: u32) -> String {
+    let part =
+        |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let (stem, ending) = (part(path.file_stem()), part(path.extension()));
+    format!("{stem}-{number}{}{ending}", if ending.is_empty() { "" } else { "." })
+}
+
+/// One search.
+fn run_once(
+    command: &Search,
+    bundle: Option<&Path>,
+    stop: &AtomicBool,
+) -> Result<Vec<GoalResult>, Box<dyn Error>> {
+    let config = command.config()?;
+    let load = command.target.options()?;
     let data = command.target.data().map(digest).transpose()?;
     let mut header = header("Throughput search", data.into_iter().collect(), load.seed)?;
     let mut bar = Bar::new();
     let pids = &command.target.server_pids;
-    let found = trials(&config, &load, pids, &stop, &mut |what, done, of| bar.show(what, done, of));
+    let found = trials(&config, &load, pids, stop, &mut |what, done, of| bar.show(what, done, of));
     bar.end();
     let (mut search, mut runs) = found?;
     for result in &search.results {
@@ -194,7 +248,7 @@ pub fn run(command: &Search) -> Result<ExitCode, Box<dyn Error>> {
         let lower = search.results.first().and_then(|result| result.lower);
         let rate = lower.ok_or("no rate for a soak was found; lower --min")?.load * 0.9;
         let options = at_rate(&load, rate, length_ns, runs.len() as u64);
-        let (run, memory) = soak::run(&options, pids, &stop)?;
+        let (run, memory) = soak::run(&options, pids, stop)?;
         runs.push(run);
         let soak = SoakRecord::new(runs.len() - 1, memory, &runs)?;
         println!("{}", soak.sentence(&runs[soak.run]));
@@ -203,13 +257,47 @@ pub fn run(command: &Search) -> Result<ExitCode, Box<dyn Error>> {
     if let (Some(event), Some(words)) = (command.event, &command.event_command) {
         let lower = search.results.first().and_then(|result| result.lower);
         let rate = lower.ok_or("no rate for an event was found; lower --min")?.load * 0.5;
-        let event = event::run(event, words, command.watch.as_ref(), &load, rate, &stop)?;
+        let event = event::run(event, words, command.watch.as_ref(), &load, rate, stop)?;
         println!("{}", event.sentence());
         search.event = Some(event);
     }
-    if let Some(path) = &command.bundle {
+    let results = search.results.clone();
+    if let Some(path) = bundle {
         note_changes(&mut header)?;
         write(path, header, runs, Body::Search(Box::new(search)))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(results)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lab_search::Bound;
+
+    fn result(goal: &str, low: Option<f64>, high: Option<f64>) -> GoalResult {
+        let bound = |load: f64| Bound { load, trials: 1 };
+        GoalResult {
+            goal: goal.into(),
+            lower: low.map(bound),
+            upper: high.map(bound),
+            conditional_throughput: low,
+            end: End::Width,
+        }
+    }
+
+    #[test]
+    fn goals_whose_intervals_do_not_overlap_are_named() {
+        let one = |low: f64, high: Option<f64>| {
+            vec![result("NDR", Some(low), high), result("PDR", None, Some(9.0))]
+        };
+        assert!(apart(&[one(5.0, Some(7.0))]).is_empty());
+        assert!(apart(&[one(5.0, Some(7.0)), one(6.0, None)]).is_empty());
+        assert_eq!(apart(&[one(5.0, Some(7.0)), one(8.0, None), one(5.0, Some(6.0))]), ["NDR"]);
+    }
+
+    #[test]
+    fn each_search_has_a_bundle_of_its_own() {
+        assert_eq!(numbered(Path::new("a/search.json"), 2), "search-2.json");
+        assert_eq!(numbered(Path::new("search"), 1), "search-1");
+    }
 }

@@ -80,6 +80,11 @@ impl EchoBaseline {
         Self { model: format!("at {address}"), address, _echo: None }
     }
 
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// How it receives and sends, or where it is.
     pub fn model(&self) -> &str {
         &self.model

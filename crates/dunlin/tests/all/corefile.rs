@@ -1,6 +1,6 @@
 //! CoreDNS with a Corefile, and Dunlin with the imported config, give the same answers.
 //!
-//! `corefile/said.txt` holds the answers of CoreDNS. `make campaign-corefile` builds CoreDNS, which
+//! `corefile/said.txt` holds the answers of CoreDNS. `make campaign-differential-corefile` builds CoreDNS, which
 //! takes minutes, and verifies that file.
 use test_support::ports;
 

@@ -1,5 +1,5 @@
 //! A server on AF_XDP under a steady load while its records change: for some seconds, or for as
-//! long as `make campaign-soak` says. Needs root.
+//! long as `make campaign-xdp-soak` says. Needs root.
 use crate::pair::{Wire, is_root};
 use crate::served::{NOERROR, PATIENCE, Served, ask_within, binary, holds, rcode, zone};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};

@@ -1,4 +1,4 @@
-//! `make campaign-upgrade OLDER=BINARY`: upgrade, write, go back, with the binary of an older
+//! `make campaign-kill-upgrade OLDER=BINARY`: upgrade, write, go back, with the binary of an older
 //! version whose store has an older format than this one's.
 use crate::served::{PATIENCE, Served, binary, holds};
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ impl Version {
 }
 
 #[test]
-#[ignore = "campaign: make campaign-upgrade, with the binary of an older version"]
+#[ignore = "campaign: make campaign-kill-upgrade, with the binary of an older version"]
 fn older_version_takes_over_what_the_newer_one_wrote() {
     let older = std::env::var_os("DUNLIN_OLDER").expect("OLDER names a binary");
     let (older, newer) = (PathBuf::from(older), PathBuf::from(binary().get_program()));

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lab_echo::Model;
 use lab_host::hosts::{self, Hosts, Side};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
+use lab_load::names::{Order, QuestionSpec};
 use lab_load::{LoadMode, Options, Path, QueryCounts, QuerySource, Report};
 
 use super::authority::Authority;
@@ -23,9 +24,11 @@ use crate::servers::{Server, ServerKind, ServerSetup, Version, Zone};
 const PORT: u16 = 5_300;
 /// One in so many answers is held to the zone.
 pub(super) const CHECK_ONE_IN: u64 = 64;
-/// Queries under way, and time for each forwarder, ns, before anything is measured.
+/// Before anything is measured, a forwarder is asked for all names so many times, with so many
+/// queries under way, for so long at most, ns.
+const WARM_PASSES: u64 = 2;
 const WARM_OUTSTANDING: usize = 16;
-const WARM_NS: u64 = 4_000_000_000;
+const WARM_NS: u64 = 60_000_000_000;
 /// How long an answer is waited for, ns.
 const TIMEOUT_NS: u64 = 500_000_000;
 
@@ -278,16 +281,28 @@ impl Runner<'_> {
         EchoBaseline::start(model, address.ip(), cpus, netns.as_deref())
     }
 
-    /// Has each forwarder asked for all names, slowly, so that those that can be cached are.
+    /// Has each forwarder asked for every name of the set, slowly, so that it is cached.
     fn warm(&mut self) -> Result<()> {
+        let QuerySource::Questions(what) = &self.load.asks else { return Ok(()) };
         if self.authority.is_none() {
             return Ok(());
         }
-        let when = LoadMode::Closed { outstanding: WARM_OUTSTANDING, rate_max: None };
-        let load = Options { when, length_ns: WARM_NS, ..self.load.clone() };
+        let queries_max = Some(what.set.len() as u64 * WARM_PASSES);
+        let every =
+            QuestionSpec { order: Order::Given, unique: 0.0, nxdomain: 0.0, ..*what.clone() };
+        let load = Options {
+            when: LoadMode::Closed { outstanding: WARM_OUTSTANDING, rate_max: None },
+            asks: QuerySource::Questions(every.into()),
+            length_ns: WARM_NS,
+            queries_max,
+            ..self.load.clone()
+        };
         for place in 0..self.entrants.len() {
-            let load = Options { server: address(place), ..load.clone() };
-            lab_load::run(&load, self.stop, &mut |_| {})?;
+            lab_load::run(
+                &Options { server: address(place), ..load.clone() },
+                self.stop,
+                &mut |_| {},
+            )?;
             unless_stopped(self.stop)?;
         }
         Ok(())

@@ -14,11 +14,11 @@ use std::sync::atomic::AtomicBool;
 use test_support::skip::skip;
 use wire::Rtype;
 
-const NAME: &str = "bypass";
+pub const NAME: &str = "bypass";
 const QUERIES: u64 = 2_000;
 
 /// A load of a second, by whole frames from several sources.
-fn load(server: SocketAddr) -> Options {
+pub fn load(server: SocketAddr) -> Options {
     let form = QueryFormat::default();
     let set =
         Arc::new(QuestionSet::from_pattern("svc-{i}.example", 1_000, Rtype::A, form).unwrap());
@@ -37,7 +37,7 @@ fn load(server: SocketAddr) -> Options {
 }
 
 /// Hosts that are removed when this is dropped.
-struct Up;
+pub struct Up;
 
 impl Drop for Up {
     fn drop(&mut self) {

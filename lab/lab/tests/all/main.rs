@@ -1,4 +1,5 @@
 //! Measurements on the two-host bench.
 mod bypass;
+mod reference;
 mod servers;
 mod verdict;

@@ -261,7 +261,7 @@ fn text(table: &Table) -> String {
     format!(
         "# Verdicts\n\nThis test injects a fault into the two-host bench, and the verdict must \
          name it: 10,000 queries a second for a second, with one CPU for each side. Written by \
-         `make campaign-verdict`; `make test-cluster` requires one right verdict of three.\n\n\
+         `make bench-lab-verdict`; `make test-cluster` requires one right verdict of three.\n\n\
          {date}, {kernel}, {} CPUs.\n\n{}",
         run("nproc", &[]),
         table.markdown()

@@ -1,4 +1,4 @@
-//! A process is killed while it writes: answered writes survive, completely. `make campaign-kill`
+//! A process is killed while it writes: answered writes survive, completely. `make campaign-kill-crash`
 //! repeats it some hundred times.
 
 use crate::service::{batch, name, put, serve, servers};

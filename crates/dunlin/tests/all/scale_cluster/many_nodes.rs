@@ -72,7 +72,7 @@ fn cpu_s(scaler: &Scaler) -> f64 {
     })
 }
 
-/// `make campaign-scale` runs it with 5,000 nodes, and then holds its CPU time and delay to their
+/// `make bench-scale-replicas` runs it with 5,000 nodes, and then holds its CPU time and delay to their
 /// bounds too.
 #[test]
 #[ignore = "cluster: it starts an API server and creates many nodes"]

@@ -1,6 +1,6 @@
 use super::*;
 use lab_host::hosts::Layout;
-use lab_load::names::{Order, QuestionSet, QuestionSpec};
+use lab_load::names::QuestionSet;
 use lab_load::query::QueryFormat;
 use std::net::UdpSocket;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Service N is `svc-N.ns-M.svc.cluster.local A`, with M = N mod 100, and its address is 10.0.0.0
 //! plus N. So any count gives the same names in the same places, and 10 M fit into 10/8.
-//! `bench/queries` asks for them.
+//! The pattern `svc-{i}.ns-{i%100}.svc.cluster.local` of `dunlin-lab` asks for them.
 use std::io::{self, Write};
 
 /// Addresses are the lower 24 bits of 10.0.0.0/8.

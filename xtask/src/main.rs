@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod absent;
+mod campaigns;
 mod crates;
 mod demo;
 mod figures;
@@ -21,6 +22,7 @@ use std::process::ExitCode;
 const HELP: &str = "\
 cargo xtask layers       the crates by layer, and whether every dependency leads downwards
 cargo xtask style        lengths of lines and files, and a README for each crate
+cargo xtask campaigns    whether the table of long targets is that of the Makefile
 cargo xtask links        whether every link, path and test in Markdown exists
 cargo xtask promises     whether every test that SPECIFICATION.md names exists
 cargo xtask absent       whether each `not yet` of a page names what is pending
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
             tell(&layers::violations(&crates))
         }
         ["style"] => tell(&style::violations(&root())),
+        ["campaigns"] => tell(&campaigns::violations(&root())),
         ["links"] => tell(&links::violations(&root())),
         ["promises"] => tell(&promises::violations(&root())),
         ["absent"] => tell(&absent::violations(&root())),

@@ -1,7 +1,7 @@
 //! The generator beside dnsperf, in what both mean the same: a closed loop against one server.
 //!
 //! The server takes its time instead of being slow, so that the figures are those of the loop and
-//! hardly of what else this machine does. How fast both can be, `bench/load` says.
+//! hardly of what else this machine does. How fast both can be, `make bench-lab-generator` says.
 
 use test_support::skip;
 

@@ -1,8 +1,8 @@
 //! Names without number, each asked once, or twice: the process never takes more memory than it had
 //! before them, the cache's, and a tenth of that.
 //!
-//! By itself this is the short form: any build, 120,000 names through 8 MiB. `bench/cache` is the
-//! campaign: ten million through 64 MiB. Half of them are asked over UDP and half over TCP, since
+//! By itself this is the short form: any build, 120,000 names through 8 MiB. `make
+//! campaign-floods-cache` is the campaign: ten million through 64 MiB. Half of them are asked over UDP and half over TCP, since
 //! each thread has a share of the memory; every third is asked again, or the cache would keep only
 //! the few newest.
 //!

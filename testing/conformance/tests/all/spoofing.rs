@@ -2,7 +2,7 @@
 //! with the right name, while the server takes its time; and how much there is to guess.
 //!
 //! By itself this is the short form: any build, three seconds of 20,000 forged replies a second, on
-//! a machine that may be doing other things. `bench/spoofing` is the campaign.
+//! a machine that may be doing other things. `make campaign-floods-upstreams` is the campaign.
 //!
 //! | variable | meaning |
 //! | --- | --- |

@@ -87,10 +87,8 @@ impl Drop for Ended {
 #[ignore = "campaign: make bench-lab-echo"]
 fn recvmmsg_echo_is_as_fast_as_a_c_echo() {
     let bench = Quiet::new("c-echo");
-    let (source, program) = (
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/echo.c"),
-        bench.folder.join("echo"),
-    );
+    let (source, program) =
+        (Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/echo.c"), bench.folder.join("echo"));
     assert!(
         Command::new("cc")
             .args(["-O2", "-o"])

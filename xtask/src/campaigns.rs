@@ -1,4 +1,5 @@
-//! Long targets of the `Makefile`, and the table of `docs/campaigns.md` that says what each answers.
+//! Long targets of the `Makefile`, and the table of `docs/campaigns.md` that says what each
+//! answers.
 //!
 //! A long target is `bench-NAME` or `campaign-NAME`. Its parts are the targets that begin with it
 //! and a hyphen. Both have all of them; each target that a file names exists; and each file in

@@ -39,8 +39,8 @@ pub const EXAMPLES: &str = "Examples:\n  \
     --bundle new.json --with old.json --markdown performance.md\n  \
     dunlin-lab compare dunlin knot --zone cluster.local=zone -d queries --path af_xdp \\\n    \
     --limit 'best dunlin/knot >= 1.25' --limit 'most dunlin/echo >= 0.85'\n  \
-    dunlin-lab compare dunlin-xdp knot-xdp dunlin --zone cluster.local=zone -d queries --path af_xdp\n  \
-    dunlin-lab compare dunlin unbound --forward --zone cluster.local=zone -d queries --order zipf:1";
+    dunlin-lab compare dunlin-xdp knot-xdp --zone cluster.local=zone -d queries --path af_xdp\n  \
+    dunlin-lab compare dunlin unbound --forward --zone cluster.local=zone -d queries";
 
 /// Held by benches, too.
 pub(crate) const LOCK: &str = "/run/lock/dunlin-bench";
@@ -67,9 +67,9 @@ pub struct Compare {
     /// and dunlin-zone, serve the zone themselves.
     #[arg(long)]
     forward: bool,
-    /// Exit with status 1 if this is missed: FIGURE SERVER[/SERVER] >= NUMBER, or <=. Figures: best,
-    /// most, kept (what an overload leaves of the best), p50, p99, cpu, upstream. Instead of the
-    /// first server: all; of the second: others, echo.
+    /// Exit with status 1 if this is missed: FIGURE SERVER[/SERVER] >= NUMBER, or <=. Figures:
+    /// best, most, kept (what an overload leaves of the best), p50, p99, cpu, upstream. Instead of
+    /// the first server: all; of the second: others, echo.
     #[arg(long, value_name = "LIMIT")]
     limit: Vec<Limit>,
     /// Title of the bundle and its pages.
@@ -100,7 +100,8 @@ pub struct Compare {
     /// Write a bundle, and its report beside it.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
-    /// Bundle of earlier results: what has changed since. Refused where the machines differ in what matters.
+    /// Bundle of earlier results: what has changed since. Refused where the machines differ in what
+    /// matters.
     #[arg(long, value_name = "FILE")]
     with: Option<PathBuf>,
     /// Writes the page.

@@ -1,7 +1,7 @@
 //! CoreDNS with a Corefile, and Dunlin with the imported config, give the same answers.
 //!
-//! `corefile/said.txt` holds the answers of CoreDNS. `make campaign-differential-corefile` builds CoreDNS, which
-//! takes minutes, and verifies that file.
+//! `corefile/said.txt` holds the answers of CoreDNS. `make campaign-differential-corefile` builds
+//! CoreDNS, which takes minutes, and verifies that file.
 use test_support::ports;
 
 use crate::served::{PATIENCE, Served, binary};

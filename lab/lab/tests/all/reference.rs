@@ -1,5 +1,5 @@
-//! The lab's own tools beside others, on the two-host bench: the echo beside one in C, the generator
-//! beside dnsperf. Both need a machine that does nothing else.
+//! The lab's own tools beside others, on the two-host bench: the echo beside one in C, the
+//! generator beside dnsperf. Both need a machine that does nothing else.
 
 use crate::bypass::{NAME, Up, load};
 use lab::ceiling::EchoBaseline;

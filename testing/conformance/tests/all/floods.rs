@@ -3,9 +3,9 @@
 //!
 //! By itself this is the short form: any build, three seconds of each flood, on a machine that may
 //! be doing other things. Of some hundred answers over TCP the p99 is the slowest, so its limit
-//! leaves 100 ms for the machine: who is held up by others waits longer. `make campaign-floods-attacks` is the
-//! campaign: a release build, a minute of each flood at ten times the rate, and twice the idle p99
-//! as the limit. All else is asserted in both alike.
+//! leaves 100 ms for the machine: who is held up by others waits longer. `make
+//! campaign-floods-attacks` is the campaign: a release build, a minute of each flood at ten times
+//! the rate, and twice the idle p99 as the limit. All else is asserted in both alike.
 //!
 //! | variable | meaning |
 //! | --- | --- |

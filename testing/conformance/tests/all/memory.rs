@@ -2,9 +2,9 @@
 //! before them, the cache's, and a tenth of that.
 //!
 //! By itself this is the short form: any build, 120,000 names through 8 MiB. `make
-//! campaign-floods-cache` is the campaign: ten million through 64 MiB. Half of them are asked over UDP and half over TCP, since
-//! each thread has a share of the memory; every third is asked again, or the cache would keep only
-//! the few newest.
+//! campaign-floods-cache` is the campaign: ten million through 64 MiB. Half of them are asked over
+//! UDP and half over TCP, since each thread has a share of the memory; every third is asked again,
+//! or the cache would keep only the few newest.
 //!
 //! | variable | meaning |
 //! | --- | --- |

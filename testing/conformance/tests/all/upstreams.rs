@@ -4,7 +4,8 @@
 //! Two Knots serve the names, each behind a link that does what its manner says. By itself this is
 //! the short form: any build, two seconds of each fault, on a machine that may be doing other
 //! things, so that five answers in a hundred more may be late and who fails has three attempts.
-//! `make campaign-floods-upstreams` is the campaign, which judges by what docs/reliability.md promises.
+//! `make campaign-floods-upstreams` is the campaign, which judges by what docs/reliability.md
+//! promises.
 //!
 //! | variable | meaning |
 //! | --- | --- |

@@ -1,5 +1,5 @@
-//! A process is killed while it writes: answered writes survive, completely. `make campaign-kill-crash`
-//! repeats it some hundred times.
+//! A process is killed while it writes: answered writes survive, completely. `make
+//! campaign-kill-crash` repeats it some hundred times.
 
 use crate::service::{batch, name, put, serve, servers};
 use records::{Reader, RecordService, SetFilter, Store, StoreError, View};

@@ -72,8 +72,8 @@ fn cpu_s(scaler: &Scaler) -> f64 {
     })
 }
 
-/// `make bench-scale-replicas` runs it with 5,000 nodes, and then holds its CPU time and delay to their
-/// bounds too.
+/// `make bench-scale-replicas` runs it with 5,000 nodes, and then holds its CPU time and delay to
+/// their bounds too.
 #[test]
 #[ignore = "cluster: it starts an API server and creates many nodes"]
 fn many_nodes_fit_into_64_mib() {

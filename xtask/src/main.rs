@@ -3,6 +3,7 @@
 
 mod absent;
 mod campaigns;
+mod commands;
 mod crates;
 mod demo;
 mod figures;
@@ -27,6 +28,7 @@ cargo xtask links        whether every link, path and test in Markdown exists
 cargo xtask promises     whether every test that SPECIFICATION.md names exists
 cargo xtask absent       whether each `not yet` of a page names what is pending
 cargo xtask figures      whether the figures of each make target stand on one page
+cargo xtask commands     whether every make target and test binary that a page runs exists
 cargo xtask words        words that are not used any more; with --write, writes how many are left
 cargo xtask test quick   builds and runs every test that needs no Go build and no minutes
 cargo xtask test cluster builds and runs the tests marked cluster and slow
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         ["promises"] => tell(&promises::violations(&root())),
         ["absent"] => tell(&absent::violations(&root())),
         ["figures"] => tell(&figures::violations(&root())),
+        ["commands"] => tell(&commands::violations(&root())),
         ["words"] => tell(&words::violations(&root())),
         ["words", "--write"] => words::write(&root()),
         ["marks"] => tell(&tests::marks::violations(&root())),

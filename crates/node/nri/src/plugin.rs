@@ -86,6 +86,14 @@ impl Plugin {
     pub fn connect(path: &Path, name: &str, index: &str) -> Result<Self, NriError> {
         let connected = UnixStream::connect(path);
         let stream = connected.map_err(|error| NriError::Connect(path.to_owned(), error))?;
+        Self::register(stream, name, index)
+    }
+
+    /// Asks to be registered over a connected socket.
+    ///
+    /// # Errors
+    /// It cannot be written to.
+    pub fn register(stream: UnixStream, name: &str, index: &str) -> Result<Self, NriError> {
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let mut plugin = Self {
             stream,

@@ -37,27 +37,28 @@ pub fn load_hosts(
     key: &Arc<HashKey>,
     old: Option<&Zone>,
 ) -> Result<LoadedHosts, LoadFailure> {
-    let mut reader = Reader {
-        file,
-        ttl,
-        loader: Loader::new(Arc::clone(key), Name::ROOT, old),
-        named: HashSet::new(),
-        names: 0,
-        line: 0,
-        is_cut_off: false,
-        errors: Vec::new(),
-    };
-    let read = zonefile::open(file).and_then(|opened| reader.read(BufReader::new(opened)));
-    let stopped = match read {
-        Ok(stopped) => stopped,
-        Err(error) => {
-            reader.line = 0;
-            let what = format!("cannot be read: {error}");
-            reader.wrong(Wrong { column: 0, rule: BrokenRule::FILE, what, help: "check its path" });
-            true
-        }
-    };
-    reader.finish(stopped)
+    let mut reader = Reader::new(file, ttl, key, old);
+    match zonefile::open(file) {
+        Ok(opened) => reader.read(BufReader::new(opened)),
+        Err(error) => reader.failed(&error),
+    }
+    reader.finish()
+}
+
+/// Reads a text as [`load_hosts`] reads a file. Errors name it `file`.
+///
+/// # Errors
+/// As those of [`load_hosts`].
+pub fn read_hosts(
+    file: &Path,
+    text: &[u8],
+    ttl: u32,
+    key: &Arc<HashKey>,
+    old: Option<&Zone>,
+) -> Result<LoadedHosts, LoadFailure> {
+    let mut reader = Reader::new(file, ttl, key, old);
+    reader.read(text);
+    reader.finish()
 }
 
 /// An error in a line.
@@ -79,12 +80,42 @@ struct Reader<'r> {
     line: u32,
     /// The last line does not end with a newline.
     is_cut_off: bool,
+    /// Not all lines were read.
+    stopped: bool,
     errors: Vec<Error>,
 }
 
-impl Reader<'_> {
+impl<'r> Reader<'r> {
+    fn new(file: &'r Path, ttl: u32, key: &Arc<HashKey>, old: Option<&'r Zone>) -> Self {
+        Self {
+            file,
+            ttl,
+            loader: Loader::new(Arc::clone(key), Name::ROOT, old),
+            named: HashSet::new(),
+            names: 0,
+            line: 0,
+            is_cut_off: false,
+            stopped: false,
+            errors: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, input: impl BufRead) {
+        match self.read_lines(input) {
+            Ok(stopped) => self.stopped = stopped,
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    /// The file cannot be read.
+    fn failed(&mut self, error: &io::Error) {
+        (self.line, self.stopped) = (0, true);
+        let what = format!("cannot be read: {error}");
+        self.wrong(Wrong { column: 0, rule: BrokenRule::FILE, what, help: "check its path" });
+    }
+
     /// Reads all lines; returns whether it stopped early.
-    fn read(&mut self, mut input: impl BufRead) -> io::Result<bool> {
+    fn read_lines(&mut self, mut input: impl BufRead) -> io::Result<bool> {
         let mut text = Vec::new();
         loop {
             text.clear();
@@ -155,7 +186,7 @@ impl Reader<'_> {
         self.errors.push(Error::new(place, rule, what).with_help(help));
     }
 
-    fn finish(mut self, stopped: bool) -> Result<LoadedHosts, LoadFailure> {
+    fn finish(mut self) -> Result<LoadedHosts, LoadFailure> {
         if self.errors.is_empty() {
             let soa = [SOA_DATA, &self.ttl.to_be_bytes()].concat();
             for (rtype, data) in [(Rtype::SOA, &soa[..]), (Rtype::NS, &[0])] {
@@ -176,7 +207,11 @@ impl Reader<'_> {
                 Error::new(SourcePosition { file, line, column: 0 }, problem.rule, problem.what)
             }));
         }
-        Err(LoadFailure { errors: self.errors, stopped, files: vec![self.file.into()] })
+        Err(LoadFailure {
+            errors: self.errors,
+            stopped: self.stopped,
+            files: vec![self.file.into()],
+        })
     }
 }
 

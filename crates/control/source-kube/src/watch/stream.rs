@@ -28,7 +28,7 @@ struct Event<R> {
 
 /// The type of a line and, of an error, its status.
 #[derive(Deserialize)]
-struct EventHead {
+pub(super) struct EventHead {
     #[serde(rename = "type")]
     kind: Box<str>,
     object: Status,
@@ -48,6 +48,42 @@ struct Status {
 #[serde(rename_all = "camelCase", default)]
 struct Details {
     retry_after_seconds: Option<u64>,
+}
+
+/// What a line of a stream says.
+pub(super) enum Parsed<R> {
+    /// A bookmark or an error.
+    Head(EventHead),
+    /// An object is there as it is now, or is gone.
+    Object { is_gone: bool, object: R },
+}
+
+/// Parses a line of a stream.
+pub(super) fn parse<K: Kind>(line: &[u8]) -> Result<Parsed<K::Raw>, Failure> {
+    let malformed = |why: &dyn std::fmt::Display| {
+        Failure::new(Cause::Malformed, format!("a line is not an event: {why}"))
+    };
+    // An object may be large: its type comes first in the line.
+    let begins = |kind: &str| {
+        let head = line.get(..64).unwrap_or(line);
+        head.windows(kind.len()).any(|window| window == kind.as_bytes())
+    };
+    if begins("\"BOOKMARK\"") || begins("\"ERROR\"") {
+        let head = serde_json::from_slice(line).map_err(|error| malformed(&error))?;
+        return Ok(Parsed::Head(head));
+    }
+    let Event { kind, object } =
+        serde_json::from_slice::<Event<K::Raw>>(line).map_err(|error| malformed(&error))?;
+    let is_gone = match &*kind {
+        "ADDED" | "MODIFIED" => false,
+        "DELETED" => true,
+        other => return Err(malformed(&format!("its type is {other:?}"))),
+    };
+    let meta = K::meta(&object);
+    if meta.name.is_empty() || meta.resource_version.is_empty() {
+        return Err(malformed(&"its object has no name or no revision"));
+    }
+    Ok(Parsed::Object { is_gone, object })
 }
 
 /// What a stream has brought so far.
@@ -302,39 +338,20 @@ impl<K: Kind> Stream<K> {
         progress: &mut Progress,
         sink: &mut Sink<K::Kept, E>,
     ) -> Result<(), End> {
-        let malformed = |why: &dyn std::fmt::Display| {
-            Failure::new(Cause::Malformed, format!("a line is not an event: {why}"))
+        let (is_gone, object) = match parse::<K>(line)? {
+            Parsed::Head(head) => return self.bookmark_or_error(head, progress, sink).await,
+            Parsed::Object { is_gone, object } => (is_gone, object),
         };
-        // An object may be large: its type comes first in the line.
-        let begins = |kind: &str| {
-            let head = line.get(..64).unwrap_or(line);
-            head.windows(kind.len()).any(|window| window == kind.as_bytes())
-        };
-        if begins("\"BOOKMARK\"") || begins("\"ERROR\"") {
-            let head: EventHead =
-                serde_json::from_slice(line).map_err(|error| malformed(&error))?;
-            return self.bookmark_or_error(head, progress, sink).await;
-        }
-        let event: Event<K::Raw> =
-            serde_json::from_slice(line).map_err(|error| malformed(&error))?;
-        let meta = K::meta(&event.object);
-        let is_gone = match &*event.kind {
-            "ADDED" | "MODIFIED" => false,
-            "DELETED" => true,
-            other => return Err(malformed(&format!("its type is {other:?}")).into()),
-        };
-        if meta.name.is_empty() || meta.resource_version.is_empty() {
-            return Err(malformed(&"its object has no name or no revision").into());
-        }
+        let meta = K::meta(&object);
         match &mut progress.list {
             Some(list) => list.take(0, 1)?,
             None => self.revision = Some(meta.resource_version.clone()),
         }
         if is_gone {
-            let object = ObjectName::new(&meta.namespace, &meta.name);
-            return Ok(sink.send(StreamEvent::Put(object, None)).await?);
+            let name = ObjectName::new(&meta.namespace, &meta.name);
+            return Ok(sink.send(StreamEvent::Put(name, None)).await?);
         }
-        Ok(self.put(event.object, sink).await?)
+        Ok(self.put(object, sink).await?)
     }
 
     async fn bookmark_or_error<E>(

@@ -1,6 +1,9 @@
 //! Zone files and hosts files: loads, watches and reloads them.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as source_file;
+
 mod change;
 mod file_events;
 mod folders;
@@ -17,7 +20,7 @@ mod visit;
 mod watch;
 
 pub use handler::{FilesToLoad, LoadAttempt, LoadHandler, WriteKind, ZoneFile};
-pub use hosts::{LoadedHosts, load_hosts};
+pub use hosts::{LoadedHosts, load_hosts, read_hosts};
 pub use lint::{check_serial, lint};
 pub use load::load;
 pub use saved::ZoneSaver;

@@ -3,7 +3,13 @@
 //! Where the server has streaming lists (WatchList), the list is the begin of the stream; else it
 //! comes in pages. A stream that breaks goes on at its last revision. HTTP 410, or a revision that
 //! the server does not know, begins with a list again.
+#[cfg(test)]
+#[path = "../../../../testing/fuzz/checks/corpus.rs"]
+mod corpus;
 mod discovery;
+#[cfg(any(test, feature = "fuzz"))]
+#[path = "../../../../testing/fuzz/checks/watch.rs"]
+pub mod fuzz;
 mod lines;
 mod list;
 mod stream;
@@ -200,6 +206,12 @@ fn escape(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fuzz_corpus_of_watches_passes() {
+        corpus::replay("watch", fuzz::check);
+        corpus::search("watch", fuzz::check);
+    }
 
     #[test]
     fn selectors_are_escaped() {

@@ -11,6 +11,9 @@ mod documents;
 mod encoding;
 mod events;
 mod follow;
+#[cfg(any(test, feature = "fuzz"))]
+#[path = "../../../../testing/fuzz/checks/etcd.rs"]
+pub mod fuzz;
 mod history;
 mod hold;
 mod keys;
@@ -59,4 +62,19 @@ pub struct EtcdSettings {
 /// The folder of the replica in the data folder of a server.
 pub fn replica_folder(data_dir: &Path) -> PathBuf {
     data_dir.join(replica::FOLDER)
+}
+
+#[cfg(test)]
+#[path = "../../../../testing/fuzz/checks/corpus.rs"]
+mod corpus;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuzz_corpus_of_etcd_passes() {
+        corpus::replay("etcd", fuzz::check);
+        corpus::search("etcd", fuzz::check);
+    }
 }

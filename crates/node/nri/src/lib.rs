@@ -5,6 +5,9 @@
 //! another. The runtime waits for each answer, and drops a plugin that is slow.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+extern crate self as nri;
+
 pub mod limits;
 mod messages;
 mod plugin;

@@ -147,3 +147,14 @@ fn a_caller_without_time_reads_what_is_there() {
         assert!(begin.elapsed() < SOON, "deaf");
     }
 }
+
+#[path = "../../../../testing/fuzz/checks/nri.rs"]
+mod check;
+#[path = "../../../../testing/fuzz/checks/corpus.rs"]
+mod corpus;
+
+#[test]
+fn fuzz_corpus_of_runtimes_passes() {
+    corpus::replay("nri", check::check);
+    corpus::search("nri", check::check);
+}

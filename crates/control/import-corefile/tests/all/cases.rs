@@ -139,3 +139,14 @@ fn no_truncated_corefile_panics() {
         }
     }
 }
+
+#[path = "../../../../../testing/fuzz/checks/corefile.rs"]
+mod check;
+#[path = "../../../../../testing/fuzz/checks/corpus.rs"]
+mod corpus;
+
+#[test]
+fn fuzz_corpus_of_corefiles_passes() {
+    corpus::replay("corefile", check::check);
+    corpus::search("corefile", check::check);
+}

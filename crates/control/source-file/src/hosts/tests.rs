@@ -150,3 +150,14 @@ fn last_line_without_a_newline_is_noted() {
     let cut_off = loaded.cut_off.expect("no newline");
     assert_eq!((cut_off.place().line, cut_off.rule), (2, BrokenRule::CUT_OFF));
 }
+
+#[path = "../../../../../testing/fuzz/checks/hosts.rs"]
+mod check;
+#[path = "../../../../../testing/fuzz/checks/corpus.rs"]
+mod corpus;
+
+#[test]
+fn fuzz_corpus_of_hosts_files_passes() {
+    corpus::replay("hosts", check::check);
+    corpus::search("hosts", check::check);
+}

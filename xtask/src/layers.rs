@@ -133,7 +133,8 @@ pub fn sources(directory: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
-        if path.is_dir() {
+        // A folder of build outputs has files of others.
+        if path.is_dir() && !path.ends_with("target") {
             found.extend(sources(&path));
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);

@@ -57,6 +57,11 @@ pub fn acl(importer: &mut Importer<'_>, directive: &Directive) {
         let not = if *is_let_in { "" } else { "!" };
         format!("{not}{address}/{len}")
     }));
+    if list.iter().all(|rule| rule.starts_with('!')) {
+        let text = "acl: it allows no client; this host is allowed, because a server needs one";
+        importer.note(&directive.name, text);
+        list.push("localhost".to_owned());
+    }
     importer.note_acl(&directive.name, &list);
     if importer.draft.acl.is_empty() {
         importer.draft.acl = list;

@@ -57,6 +57,15 @@ pub fn forward(importer: &mut Importer<'_>, directive: &Directive) {
 pub fn servers(importer: &mut Importer<'_>, directive: &Directive) -> Vec<String> {
     let option = |name: &str| directive.body.iter().find(|option| option.name.text == name);
     let server_name = option("tls_servername").and_then(|option| option.args.first());
+    if let Some(name) = server_name.filter(|name| !is_host(&name.text)) {
+        let text = format!(
+            "forward {{ tls_servername {} }}: this is no name of a server; certificates are \
+             verified for its address",
+            shown(&name.text)
+        );
+        importer.lost(name, &text);
+    }
+    let server_name = server_name.filter(|name| is_host(&name.text));
     let forces_tcp = option("force_tcp").is_some();
     let mut servers = Vec::new();
     for word in directive.args.iter().skip(1) {
@@ -67,6 +76,19 @@ pub fn servers(importer: &mut Importer<'_>, directive: &Directive) -> Vec<String
     }
     servers.dedup();
     servers
+}
+
+/// Whether a text can be a name in a certificate: labels of letters, digits, `-` and `_`, the last
+/// of them no number.
+fn is_host(text: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let is_short = (1..=63).contains(&label.len());
+        is_short && label.chars().all(is_plain) && !label.starts_with('-') && !label.ends_with('-')
+    };
+    let is_number = |label: &str| label.chars().all(|c| c.is_ascii_digit());
+    let last = text.rsplit('.').next().unwrap_or_default();
+    text.len() <= 253 && text.split('.').all(is_label) && !is_number(last)
 }
 
 /// The file that names all servers of a rule, as Dunlin reads it.

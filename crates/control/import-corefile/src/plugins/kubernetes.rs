@@ -32,10 +32,7 @@ pub fn kubernetes(importer: &mut Importer<'_>, directive: &Directive) {
     if names.is_empty() {
         return importer.lost(&directive.name, "kubernetes: a zone of names is missing");
     }
-    let through = |importer: &mut Importer<'_>, words: &[CorefileWord]| match words {
-        [] => [&names[..], &multicluster].concat(),
-        words => named(importer, words).into_iter().filter(|zone| !is_reverse(zone)).collect(),
-    };
+    let own = [&names[..], &multicluster].concat();
     let mut keys = vec![("zones", array(&names)), ("compat", quote("coredns"))];
     if !multicluster.is_empty() {
         keys.push(("multicluster_zones", array(&multicluster)));
@@ -45,7 +42,7 @@ pub fn kubernetes(importer: &mut Importer<'_>, directive: &Directive) {
         match option.name.text.as_str() {
             "multicluster" => {}
             "fallthrough" => {
-                let zones = through(importer, words);
+                let zones = through(importer, words, &own);
                 if !zones.is_empty() {
                     keys.push(("fallthrough", array(&zones)));
                 }
@@ -69,6 +66,34 @@ fn passes_reverse(option: &Directive) -> bool {
 fn is_reverse(zone: &str) -> bool {
     let is_below = |above: &&str| zone.strip_suffix(above).is_some_and(|rest| rest.ends_with('.'));
     REVERSE.iter().any(|above| zone == *above || is_below(above))
+}
+
+/// The own zones whose names fall through: all of them, or those at and below the named ones.
+fn through(importer: &mut Importer<'_>, words: &[CorefileWord], own: &[String]) -> Vec<String> {
+    if words.is_empty() {
+        return own.to_vec();
+    }
+    let mut found: Vec<String> = Vec::new();
+    for word in words {
+        let zones = named(importer, std::slice::from_ref(word));
+        let is_covered = |zone: &String, by: &String| {
+            let rest = zone.strip_suffix(by.as_str());
+            by == "." || rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        let covered = own.iter().filter(|zone| zones.iter().any(|by| is_covered(zone, by)));
+        let covered: Vec<String> = covered.cloned().collect();
+        if covered.is_empty() && !zones.iter().all(|zone| is_reverse(zone)) {
+            let text = format!(
+                "kubernetes fallthrough {}: only the names of a whole zone fall through",
+                shown(&word.text)
+            );
+            importer.lost(word, &text);
+        }
+        found.extend(covered);
+    }
+    found.sort();
+    found.dedup();
+    found
 }
 
 fn named(importer: &mut Importer<'_>, words: &[CorefileWord]) -> Vec<String> {

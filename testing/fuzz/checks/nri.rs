@@ -53,7 +53,7 @@ fn run(sent: &[u8], length: usize) -> Seen {
                 calls.push(call);
                 assert!(calls.len() <= OPEN_MAX);
                 // Some are answered at once, others wait.
-                if requests.len() % 3 != 0 {
+                if !requests.len().is_multiple_of(3) {
                     let call = calls.pop().expect("just pushed");
                     plugin.answer(call, Some(LinuxCpu::default())).expect("it is answered");
                 }

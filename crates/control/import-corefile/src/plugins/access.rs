@@ -60,7 +60,10 @@ pub fn acl(importer: &mut Importer<'_>, directive: &Directive) {
     if list.iter().all(|rule| rule.starts_with('!')) {
         let text = "acl: it allows no client; this host is allowed, because a server needs one";
         importer.note(&directive.name, text);
-        list.push("localhost".to_owned());
+        for host in ["127.0.0.0/8", "::1/128"] {
+            list.retain(|rule| rule.trim_start_matches('!') != host);
+            list.push(host.to_owned());
+        }
     }
     importer.note_acl(&directive.name, &list);
     if importer.draft.acl.is_empty() {

@@ -1,5 +1,6 @@
 //! Certificates, keys and tokens of a cluster.
 use crate::Result;
+use crate::node::HOST;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
     KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256,
@@ -9,6 +10,9 @@ use std::path::Path;
 
 /// The token of an administrator (`system:masters`). Everything listens on loopback only.
 pub(crate) const ADMIN_TOKEN: &str = "admin-of-the-test-cluster";
+
+/// The address of the Service `kubernetes`: the first of its range.
+const SERVICE: &str = "10.96.0.1";
 
 /// Writes the files that the API server needs: its certificate with `ca.crt`, the keys of service
 /// accounts, and the file of tokens.
@@ -20,7 +24,8 @@ pub(crate) fn write(folder: &Path) -> Result<()> {
     authority.distinguished_name.push(DnType::CommonName, "test cluster");
     authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let authority = CertifiedIssuer::self_signed(authority, key()?).map_err(told)?;
-    let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default.svc"];
+    // The last two: the Service `kubernetes`, and this machine as a node sees it.
+    let names = ["127.0.0.1", "localhost", "kubernetes", "kubernetes.default.svc", SERVICE, HOST];
     let mut server = CertificateParams::new(names.map(String::from)).map_err(told)?;
     server.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let server_key = key()?;

@@ -1,8 +1,16 @@
 //! Where the binaries are that `scripts/require cluster` builds.
 use std::path::{Path, PathBuf};
 
-/// What a cluster consists of, and kubectl.
-pub const BINARIES: [&str; 4] = ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"];
+/// What a cluster and its node consist of, and kubectl.
+pub const BINARIES: [&str; 7] = [
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-proxy",
+    "kube-scheduler",
+    "kubectl",
+    "kubelet",
+];
 
 /// The folder of the binaries: that of the variable `DUNLIN_CLUSTER_BIN`, or `cluster` in cargo's
 /// target folder, which is above the running test.

@@ -2,15 +2,18 @@
 //! kube-controller-manager, each a process of its own.
 //!
 //! The controllers that run are those of endpoint slices, namespaces and service accounts. There is
-//! no kubelet: a test gives a Pod its address by [`Cluster::patch`] of its status. Nothing listens
-//! on another address than 127.0.0.1. All processes and files are gone when the [`Cluster`] is
-//! dropped, also if the test was killed.
+//! no kubelet: a test gives a Pod its address by [`Cluster::patch`] of its status. Where a real one
+//! is needed, all controllers and a scheduler run, and a virtual machine is the node
+//! ([`Cluster::add_node`]). Nothing listens on another address than 127.0.0.1. All processes and
+//! files are gone when the [`Cluster`] is dropped, also if the test was killed.
 #![forbid(unsafe_code)]
 
 mod access;
 mod binaries;
 mod client;
+mod commands;
 mod guard;
+mod node;
 pub mod objects;
 mod servers;
 

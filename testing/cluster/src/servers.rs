@@ -18,8 +18,6 @@ use test_support::{ports, skip};
 /// How long a part may take to serve on a busy machine.
 const START_MAX: Duration = Duration::from_secs(180);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// The versions of addresses that services get: both.
-const SERVICE_RANGES: &str = "10.96.0.0/16,fd00:96::/112";
 
 /// A process of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,17 +28,24 @@ pub enum Part {
     ApiServer,
     /// The controllers.
     Controllers,
+    /// What gives Pods a node, where there is one with a kubelet.
+    Scheduler,
 }
+
+/// What a cluster without a kubelet consists of.
+const PARTS: [Part; 3] = [Part::Etcd, Part::ApiServer, Part::Controllers];
 
 /// A cluster that runs, until it is dropped.
 pub struct Cluster {
-    folder: PathBuf,
-    binaries: PathBuf,
-    etcd: [SocketAddrV4; 2],
-    api: SocketAddrV4,
-    children: [Option<Child>; 3],
+    pub(crate) folder: PathBuf,
+    pub(crate) binaries: PathBuf,
+    pub(crate) etcd: [SocketAddrV4; 2],
+    pub(crate) api: SocketAddrV4,
+    children: [Option<Child>; 4],
     client: ApiClient,
-    guard: Guard,
+    pub(crate) guard: Guard,
+    /// Whether [`Cluster::add_node`] may add a node.
+    pub(crate) has_kubelet: bool,
 }
 
 impl Cluster {
@@ -50,8 +55,21 @@ impl Cluster {
     /// # Panics
     /// A part does not start; its log is in the message.
     pub fn start_or_skip() -> Option<Self> {
+        Self::started(Self::start)
+    }
+
+    /// The same with a scheduler and all controllers, and without a node: [`Cluster::add_node`]
+    /// adds one with a kubelet.
+    ///
+    /// # Panics
+    /// A part does not start; its log is in the message.
+    pub fn start_for_kubelet_or_skip() -> Option<Self> {
+        Self::started(|binaries| Self::start_parts(binaries, true))
+    }
+
+    fn started(start: impl Fn(PathBuf) -> Result<Self>) -> Option<Self> {
         match binaries::find() {
-            Ok(binaries) => Some(Self::start(binaries).unwrap_or_else(|why| panic!("{why}"))),
+            Ok(binaries) => Some(start(binaries).unwrap_or_else(|why| panic!("{why}"))),
             Err(why) => {
                 skip::skip(&why);
                 None
@@ -64,6 +82,12 @@ impl Cluster {
     /// # Errors
     /// What does not start, and the end of its log.
     pub fn start(binaries: PathBuf) -> Result<Self> {
+        let cluster = Self::start_parts(binaries, false)?;
+        cluster.create(&objects::node(objects::NODE));
+        Ok(cluster)
+    }
+
+    fn start_parts(binaries: PathBuf, has_kubelet: bool) -> Result<Self> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = format!("dunlin-cluster-{}-{number}", std::process::id());
@@ -77,15 +101,15 @@ impl Cluster {
         let server = format!("https://{api}");
         access::write_kubeconfig(&folder, &folder.join("admin.conf"), &server, ADMIN_TOKEN)?;
         let client = ApiClient::new(&folder.join("admin.conf"))?;
+        let children = [None, None, None, None];
         let mut cluster =
-            Self { folder, binaries, etcd, api, children: [None, None, None], client, guard };
-        for part in [Part::Etcd, Part::ApiServer, Part::Controllers] {
+            Self { folder, binaries, etcd, api, children, client, guard, has_kubelet };
+        for part in PARTS.into_iter().chain(has_kubelet.then_some(Part::Scheduler)) {
             cluster.start_part(part)?;
         }
         cluster.wait_for("the namespace `default`", |cluster| {
             cluster.get("/api/v1/namespaces/default/serviceaccounts/default").is_ok()
         })?;
-        cluster.create(&objects::node(objects::NODE));
         Ok(cluster)
     }
 
@@ -284,7 +308,7 @@ impl Cluster {
                 let answer = cluster.request("GET", "/readyz", &Value::Null);
                 answer.is_ok_and(|answer| answer.status == 200)
             }),
-            Part::Controllers => Ok(()),
+            Part::Controllers | Part::Scheduler => Ok(()),
         }
     }
 
@@ -293,9 +317,22 @@ impl Cluster {
     /// # Errors
     /// It is not after some minutes, or a part has ended; the end of its log.
     pub fn wait_for(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) -> Result<()> {
-        let until = Instant::now() + START_MAX;
+        self.wait_within(START_MAX, what, is_so)
+    }
+
+    /// The same for at most this time.
+    ///
+    /// # Errors
+    /// As of [`Cluster::wait_for`].
+    pub fn wait_within(
+        &mut self,
+        max: Duration,
+        what: &str,
+        is_so: impl Fn(&Self) -> bool,
+    ) -> Result<()> {
+        let until = Instant::now() + max;
         loop {
-            for part in [Part::Etcd, Part::ApiServer, Part::Controllers] {
+            for part in [Part::Etcd, Part::ApiServer, Part::Controllers, Part::Scheduler] {
                 let child = self.children[part as usize].as_mut();
                 let ended = child.and_then(|child| child.try_wait().ok().flatten());
                 if let Some(status) = ended {
@@ -307,7 +344,7 @@ impl Cluster {
             }
             if Instant::now() > until {
                 let log = self.end_of_log(Part::ApiServer);
-                return Err(format!("{what} is not there after {START_MAX:?}:\n{log}"));
+                return Err(format!("{what} is not there after {max:?}:\n{log}"));
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -327,61 +364,6 @@ impl Cluster {
         let text = std::fs::read_to_string(self.log_of(part)).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(20).collect();
         lines.into_iter().rev().collect::<Vec<_>>().join("\n")
-    }
-
-    fn command_of(&self, part: Part) -> (&'static str, Vec<String>) {
-        let [client, peer] = self.etcd;
-        let file = |name: &str| self.folder.join(name).display().to_string();
-        let (binary, arguments) = match part {
-            Part::Etcd => (
-                "etcd",
-                vec![
-                    format!("--data-dir={}", file("etcd")),
-                    format!("--listen-client-urls=http://{client}"),
-                    format!("--advertise-client-urls=http://{client}"),
-                    format!("--listen-peer-urls=http://{peer}"),
-                    format!("--initial-advertise-peer-urls=http://{peer}"),
-                    format!("--initial-cluster=default=http://{peer}"),
-                    "--log-level=warn".into(),
-                ],
-            ),
-            Part::ApiServer => (
-                "kube-apiserver",
-                vec![
-                    format!("--etcd-servers=http://{client}"),
-                    format!("--bind-address={}", self.api.ip()),
-                    format!("--secure-port={}", self.api.port()),
-                    "--endpoint-reconciler-type=none".into(),
-                    format!("--service-cluster-ip-range={SERVICE_RANGES}"),
-                    format!("--tls-cert-file={}", file("server.crt")),
-                    format!("--tls-private-key-file={}", file("server.key")),
-                    format!("--token-auth-file={}", file("tokens.csv")),
-                    "--authorization-mode=RBAC".into(),
-                    "--service-account-issuer=https://kubernetes.default.svc".into(),
-                    format!("--service-account-key-file={}", file("accounts.pub")),
-                    format!("--service-account-signing-key-file={}", file("accounts.key")),
-                    "--disable-admission-plugins=ServiceAccount".into(),
-                    // As installers of clusters set it: Pods of a node's own programs.
-                    "--allow-privileged=true".into(),
-                    "--max-requests-inflight=2000".into(),
-                    "--max-mutating-requests-inflight=2000".into(),
-                ],
-            ),
-            Part::Controllers => (
-                "kube-controller-manager",
-                vec![
-                    format!("--kubeconfig={}", file("admin.conf")),
-                    "--controllers=endpointslice-controller,namespace-controller,\
-                     serviceaccount-controller"
-                        .into(),
-                    "--leader-elect=false".into(),
-                    "--secure-port=0".into(),
-                    "--kube-api-qps=500".into(),
-                    "--kube-api-burst=1000".into(),
-                ],
-            ),
-        };
-        (binary, arguments)
     }
 }
 

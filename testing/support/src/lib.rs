@@ -6,6 +6,7 @@ pub mod etcd;
 #[cfg(feature = "operator")]
 pub mod operator;
 pub mod ports;
+pub mod registry;
 pub mod skip;
 pub mod spaces;
 pub mod tools;

@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-reports test-containers loom lint cluster fleet bpf deb
+.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-reports test-containers test-kubelet loom lint cluster fleet bpf deb
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -381,3 +381,9 @@ test-containers: ## CONTAINERS=20 containers in GUESTS=1 virtual machines come a
 	  $(or $(VERSION),6.12) cpus_containers::page::commands_of_the_page_give_a_container_two_cpus_and_take_them_back \
 	  cpus_containers::a_guaranteed_container_starts_alone_on_its_cpus \
 	  cpus_containers::exclusive_cpus_stay_so_while_containers_come_and_go_and_the_manager_is_killed
+
+# The image is that of this build; IMAGE=FILE is an archive of another one, such as that of a release.
+test-kubelet: ## the manifests and the chart beside a real kubelet, in a virtual machine; IMAGE=FILE is that of a release
+	@scripts/require test-kubelet
+	@DUNLIN_REQUIRE_ALL=1 $(if $(IMAGE),DUNLIN_IMAGE=$(abspath $(IMAGE))) \
+	  cargo test --package dunlin --test all -- --ignored --nocapture kubernetes_manifests::kubelet::

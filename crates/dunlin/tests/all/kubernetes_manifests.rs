@@ -1,6 +1,7 @@
 //! The manifests for a cluster: kustomize and the Helm chart, before a real API server; the cache
 //! of a node; and a fleet.
 mod chart;
+mod kubelet;
 
 use crate::clustered::{POLL, answer, serve};
 use crate::fleet_node::{Node, answers, eventually};

@@ -57,7 +57,7 @@ const REFUSED: [(&[&str], &str); 5] = [
 ];
 
 /// Helm with a folder of its own.
-fn helm(folder: &Path) -> Result<Command, String> {
+pub fn helm(folder: &Path) -> Result<Command, String> {
     let mut command = Command::new(tools::go("helm", "HELM")?);
     command.env("HOME", folder);
     Ok(command)

@@ -7,12 +7,9 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use serde_json::Value;
 use std::path::Path;
-use std::time::Duration;
+use test_support::wait;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
-
-/// How long one request may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What the API server answers.
 #[derive(Debug)]
@@ -65,7 +62,7 @@ impl ApiClient {
         let request = request.header("content-type", kind).header("accept", "application/json");
         let request = request.body(Body::from(body.to_vec())).map_err(|error| told(&error))?;
         self.runtime.block_on(async {
-            let answered = timeout(PATIENCE, async {
+            let answered = timeout(wait::deadline(), async {
                 let response = self.client.send(request).await.map_err(|error| told(&error))?;
                 let status = response.status().as_u16();
                 let read = response.into_body().collect_bytes().await;
@@ -74,7 +71,7 @@ impl ApiClient {
                 let body = serde_json::from_slice(&bytes).unwrap_or(Value::String(text));
                 Ok(Answer { status, body })
             });
-            answered.await.map_err(|_| told(&format_args!("no answer within {PATIENCE:?}")))?
+            answered.await.map_err(|_| told(&"no answer within the deadline"))?
         })
     }
 

@@ -12,12 +12,8 @@ use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-use test_support::{ports, skip};
-
-/// How long a part may take to serve on a busy machine.
-const START_MAX: Duration = Duration::from_secs(180);
-const POLL_INTERVAL: Duration = Duration::from_millis(50);
+use std::time::Duration;
+use test_support::{ports, skip, wait};
 
 /// A process of the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -315,9 +311,9 @@ impl Cluster {
     /// Waits until something is so.
     ///
     /// # Errors
-    /// It is not after some minutes, or a part has ended; the end of its log.
+    /// It is not within the deadline, or a part has ended; the end of its log.
     pub fn wait_for(&mut self, what: &str, is_so: impl Fn(&Self) -> bool) -> Result<()> {
-        self.wait_within(START_MAX, what, is_so)
+        self.wait_within(wait::deadline(), what, is_so)
     }
 
     /// The same for at most this time.
@@ -330,24 +326,22 @@ impl Cluster {
         what: &str,
         is_so: impl Fn(&Self) -> bool,
     ) -> Result<()> {
-        let until = Instant::now() + max;
-        loop {
-            for part in [Part::Etcd, Part::ApiServer, Part::Controllers, Part::Scheduler] {
-                let child = self.children[part as usize].as_mut();
-                let ended = child.and_then(|child| child.try_wait().ok().flatten());
-                if let Some(status) = ended {
-                    return Err(format!("{part:?} ended ({status}):\n{}", self.end_of_log(part)));
-                }
+        wait::try_until_ok_within(max, what, || match self.check_alive() {
+            Ok(()) if is_so(self) => Ok(Ok(())),
+            Ok(()) => Err(self.end_of_log(Part::ApiServer)),
+            Err(ended) => Ok(Err(ended)),
+        })?
+    }
+
+    fn check_alive(&mut self) -> Result<()> {
+        for part in [Part::Etcd, Part::ApiServer, Part::Controllers, Part::Scheduler] {
+            let child = self.children[part as usize].as_mut();
+            let ended = child.and_then(|child| child.try_wait().ok().flatten());
+            if let Some(status) = ended {
+                return Err(format!("{part:?} ended ({status}):\n{}", self.end_of_log(part)));
             }
-            if is_so(self) {
-                return Ok(());
-            }
-            if Instant::now() > until {
-                let log = self.end_of_log(Part::ApiServer);
-                return Err(format!("{what} is not there after {max:?}:\n{log}"));
-            }
-            std::thread::sleep(POLL_INTERVAL);
         }
+        Ok(())
     }
 
     fn signal(&self, part: Part, signal: Signal) {
@@ -386,7 +380,7 @@ fn path_of(object: &Value) -> String {
 /// Sends a request without TLS; the answer with its head.
 fn post_plain(server: SocketAddrV4, path: &str, body: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(server)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.set_read_timeout(Some(wait::deadline()))?;
     let head = format!(
         "POST {path} HTTP/1.1\r\nhost: etcd\r\nconnection: close\r\ncontent-length: {}\r\n\r\n",
         body.len()

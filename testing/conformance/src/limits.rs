@@ -17,18 +17,10 @@ pub const WINDOW: usize = 48;
 pub const PATIENCE_LONG: Patience = Patience { timeout: Duration::from_millis(500), tries: 5 };
 /// For packets a server may ignore.
 pub const PATIENCE_SHORT: Patience = Patience { timeout: Duration::from_millis(250), tries: 2 };
-/// What a server gets to start, and to load its zones.
-pub const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// What a server gets to end before it is killed.
-pub const STOP_TIMEOUT: Duration = Duration::from_secs(3);
-/// Maximum time until the old process has ended, from the start of a hot restart.
-pub const HOT_RESTART_TIMEOUT: Duration = Duration::from_secs(20);
 /// What an answer may take under load before it counts as lost.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// What an answer to the polite client may take before it counts as lost.
 pub const POLITE_TIMEOUT: Duration = Duration::from_secs(1);
-/// What a reload may take until it is seen.
-pub const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Reported failures of a load.
 pub const STORIES_MAX: usize = 20;
 /// The largest UDP payload every server is configured to send, in bytes.

@@ -9,6 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -158,13 +159,13 @@ impl Drop for Link {
     }
 }
 
-/// Waits for a datagram at one of the sockets, at most until something is due.
-fn wait(sockets: &[&UdpSocket], due: Option<Instant>) {
+/// Waits for a datagram or a stream at one of the sockets, at most for a turn or until something
+/// is due.
+pub(crate) fn wait_for_input(sockets: &[impl AsFd], due: Option<Instant>) {
     let left = due.map_or(LINK_TURN, |due| due.saturating_duration_since(Instant::now()));
     let left = left.min(LINK_TURN);
     let left = Timespec { tv_sec: 0, tv_nsec: left.subsec_nanos().into() };
-    let mut fds: Vec<_> =
-        sockets.iter().map(|socket| PollFd::new(*socket, PollFlags::IN)).collect();
+    let mut fds: Vec<_> = sockets.iter().map(|socket| PollFd::new(socket, PollFlags::IN)).collect();
     // What interrupts it is a turn too.
     let _ = poll(&mut fds, Some(&left));
 }
@@ -199,7 +200,7 @@ impl Inner {
         let mut buffer = vec![0; 65_536];
         while self.goes_on() {
             let due = flying.peek().map(|Reverse((at, ..))| *at);
-            wait(&[&self.front, &back], due);
+            wait_for_input(&[&self.front, &back], due);
             for _ in 0..LINK_TAKEN_MAX {
                 let Ok((len, from)) = self.front.recv_from(&mut buffer) else { break };
                 let Some((id, rest)) = buffer[..len].split_first_chunk::<2>() else { continue };
@@ -296,7 +297,7 @@ impl Inner {
                         let _ = inner.carry_stream(stream);
                     }));
                 }
-                Err(_) => std::thread::sleep(LINK_TURN),
+                Err(_) => wait_for_input(&[listener], None),
             }
         }
         threads.into_iter().for_each(|thread| {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use domain::base::iana::Rtype;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
+use test_support::wait;
 
 use crate::Result;
 use crate::client::connect_from;
@@ -143,6 +144,18 @@ impl Seen {
             && get(&self.wrong) + get(&self.lost) + get(&self.cut) == 0
     }
 
+    /// Waits until clients have had so many more answers.
+    ///
+    /// # Errors
+    /// They have not within the deadline.
+    pub fn wait_for_answers(&self, more: u64) -> Result<()> {
+        let enough = self.answered.load(Ordering::Relaxed) + more;
+        wait::try_until_ok(&format!("{enough} answers"), || {
+            let answered = self.answered.load(Ordering::Relaxed);
+            if answered >= enough { Ok(()) } else { Err(answered) }
+        })
+    }
+
     fn count(counter: &AtomicU64, by: usize) {
         counter.fetch_add(by as u64, Ordering::Relaxed);
     }
@@ -168,7 +181,7 @@ pub struct Load<'a> {
 
 impl Load<'_> {
     /// Runs `body` under the load; returns what the clients saw, and the body's result.
-    pub fn run<T>(&self, body: impl FnOnce() -> T) -> (Seen, T) {
+    pub fn run<T>(&self, body: impl FnOnce(&Seen) -> T) -> (Seen, T) {
         let (seen, done) = (Seen::default(), AtomicBool::new(false));
         let result = std::thread::scope(|scope| {
             for (index, manner) in self.clients.iter().enumerate() {
@@ -185,7 +198,7 @@ impl Load<'_> {
             }
             // However the body ends, the clients must stop, or they would be waited for forever.
             let _told = Told(&done);
-            body()
+            body(&seen)
         });
         (seen, result)
     }

@@ -7,14 +7,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
 
 use lab_host::counters::{self, Socket};
 use rustix::process::{Pid, Signal, kill_process};
+use test_support::wait;
 
 use crate::Result;
 use crate::client;
-use crate::limits::{HOT_RESTART_TIMEOUT, LOG_LINES_MAX, START_TIMEOUT, STOP_TIMEOUT};
+use crate::limits::LOG_LINES_MAX;
 use crate::names::Name;
 use crate::ports::free_address;
 use crate::zone::Zone;
@@ -226,49 +226,41 @@ impl Server {
         let mut command = launch.command(&self.config, &self.log)?;
         let child = command.arg("--hot-restart").spawn().map_err(|e| e.to_string())?;
         let mut old_process = std::mem::replace(&mut self.child, child);
-        let deadline = Instant::now() + HOT_RESTART_TIMEOUT;
-        let failure = loop {
-            match old_process.try_wait().map_err(|e| e.to_string())? {
-                Some(status) if status.success() => return Ok(()),
-                Some(status) => break format!("the old process ended with {status}"),
-                None if Instant::now() > deadline => {
-                    let _ = old_process.kill();
-                    let _ = old_process.wait();
-                    break format!("the old process lives on after {HOT_RESTART_TIMEOUT:?}");
-                }
-                None => std::thread::sleep(Duration::from_millis(5)),
+        let ended = wait::try_until_ok("the end of the old process", || {
+            old_process.try_wait().map_err(|e| e.to_string())?.ok_or("it runs".to_owned())
+        });
+        let failure = match ended {
+            Ok(status) if status.success() => return Ok(()),
+            Ok(status) => format!("the old process ended with {status}"),
+            Err(why) => {
+                let _ = old_process.kill();
+                let _ = old_process.wait();
+                why
             }
         };
         Err(format!("{failure}; the log ends:\n{}", self.log_end()))
     }
 
-    /// Starts a new process with the config of `launch`, and kills it `after` this many UDP sockets
-    /// are bound to the server's address.
+    /// Starts a new process with the config of `launch`. Once this many UDP sockets are bound to
+    /// the server's address, does something, and kills the process.
     pub fn kill_new_process(
         &self,
         launch: &Launch<'_>,
         sockets: usize,
-        after: Duration,
+        before_the_kill: impl FnOnce() -> Result<()>,
     ) -> Result<()> {
         self.rewrite_config(launch)?;
         let mut command = launch.command(&self.config, &self.log)?;
         let mut child = command.arg("--hot-restart").spawn().map_err(|e| e.to_string())?;
-        let deadline = Instant::now() + HOT_RESTART_TIMEOUT;
-        let bound = loop {
+        let done = wait::try_until_ok(&format!("{sockets} UDP sockets"), || {
             let bound = udp_sockets(self.address.port());
-            if bound >= sockets || Instant::now() >= deadline {
-                break bound;
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        };
-        std::thread::sleep(after);
+            if bound == sockets { Ok(()) } else { Err(bound) }
+        });
+        let done = done.and_then(|()| before_the_kill());
         // A process that ended by itself, which would be wrong, shows in what follows.
         let _ = child.kill();
         child.wait().map_err(|e| e.to_string())?;
-        if bound != sockets {
-            return Err(format!("{bound} UDP sockets, not {sockets}:\n{}", self.log_end()));
-        }
-        Ok(())
+        done.map_err(|why| format!("{why}:\n{}", self.log_end()))
     }
 
     /// The status from the admin socket.
@@ -324,32 +316,27 @@ impl Server {
     }
 
     fn wait_until(&mut self, what: &str, is_so: impl Fn() -> bool) -> Result<()> {
-        let deadline = Instant::now() + START_TIMEOUT;
-        while !is_so() {
-            let ended = self.child.try_wait().map_err(|e| e.to_string())?;
-            if ended.is_some() || Instant::now() > deadline {
-                let (name, log) = (self.software.name(), self.log_end());
-                return Err(format!("{name} does not serve {what} ({ended:?}):\n{log}"));
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(())
+        let what = format!("{} serves {what}", self.software.name());
+        wait::try_until_ok(&what, || match self.check_alive() {
+            Ok(()) if is_so() => Ok(Ok(())),
+            Ok(()) => Err(self.log_end()),
+            Err(ended) => Ok(Err(ended)),
+        })?
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let deadline = Instant::now() + STOP_TIMEOUT;
-        let asked = kill_process(self.pid(), Signal::TERM);
-        while asked.is_ok() && Instant::now() < deadline {
-            if matches!(self.child.try_wait(), Ok(Some(_))) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
         // A process that has ended meanwhile is no failure: there is nothing left to stop.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let asked = kill_process(self.pid(), Signal::TERM);
+        let has_ended = asked.is_ok_and(|()| {
+            let ended = || matches!(self.child.try_wait(), Ok(Some(_))).then_some(()).ok_or("no");
+            wait::try_until_ok("the end of a server", ended).is_ok()
+        });
+        if !has_ended {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
     }
 }
 

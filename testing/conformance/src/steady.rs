@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use domain::base::Message;
 use domain::base::iana::Rtype;
 use domain::base::opt::ExtendedError;
+use test_support::wait;
 
 use crate::Result;
 use crate::client::ask_udp;
-use crate::limits::Patience;
-use crate::limits::{START_TIMEOUT, STEADY_TIMEOUT};
+use crate::limits::{Patience, STEADY_TIMEOUT};
+use crate::link::wait_for_input;
 use crate::names::name;
 use crate::questions::{Edns, Question, RD};
 use crate::reply::Reply;
@@ -69,7 +70,7 @@ pub fn ask(server: SocketAddrV4, names: &[String], rate: u32) -> io::Result<Vec<
         let due = begun + Duration::from_secs(1) * sent.len() as u32 / rate;
         receive(&sockets, &sent, &mut outcomes, &mut open);
         if Instant::now() < due {
-            std::thread::sleep(Duration::from_micros(200));
+            wait_for_input(&sockets, Some(due));
             continue;
         }
         let mut packet = question(&names[sent.len()]);
@@ -82,7 +83,7 @@ pub fn ask(server: SocketAddrV4, names: &[String], rate: u32) -> io::Result<Vec<
     let until = Instant::now() + STEADY_TIMEOUT;
     while open > 0 && Instant::now() < until {
         receive(&sockets, &sent, &mut outcomes, &mut open);
-        std::thread::sleep(Duration::from_micros(200));
+        wait_for_input(&sockets, Some(until));
     }
     Ok(outcomes)
 }
@@ -92,18 +93,21 @@ pub fn ask(server: SocketAddrV4, names: &[String], rate: u32) -> io::Result<Vec<
 /// # Errors
 /// It has ended, or never does.
 pub fn wait_for(server: &mut Server, name: &str) -> Result<()> {
-    let until = Instant::now() + START_TIMEOUT;
     let patience = Patience { timeout: Duration::from_millis(100), tries: 1 };
-    while Instant::now() < until {
+    let has_address = |server: &mut Server| -> Result<bool> {
         server.check_alive()?;
         let replies = ask_udp(server.address, &[question(name)], patience)?;
-        if replies.iter().flatten().any(|reply| !read(reply).addresses.is_empty()) {
-            return Ok(());
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    let (upstreams, log) = (&server.status()?["upstreams"], server.log_end());
-    Err(format!("{} has no address for {name}: {upstreams}\n{log}", server.address))
+        Ok(replies.iter().flatten().any(|reply| !read(reply).addresses.is_empty()))
+    };
+    let found =
+        wait::try_until_ok(&format!("an address of {name}"), || match has_address(server) {
+            Ok(false) => Err("none"),
+            other => Ok(other.map(|_| ())),
+        });
+    found.map_err(|why| {
+        let upstreams = server.status().map(|status| status["upstreams"].to_string());
+        format!("{why}; {upstreams:?}\n{}", server.log_end())
+    })?
 }
 
 fn open(server: SocketAddrV4) -> io::Result<UdpSocket> {

@@ -1,11 +1,11 @@
 //! A real containerd of a test: its own folders and sockets, one image made of Debian's static
 //! busybox, and a client that drives it as a kubelet does.
 use crate::skip::skip;
+use crate::wait;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// The image that containers are made of: busybox as `sh`, `sleep`, `cat` and `grep`.
 pub const IMAGE: &str = "localhost/busybox:1";
@@ -108,11 +108,9 @@ impl Containerd {
         daemon.arg("--config").arg(self.path("config.toml")).env("PATH", path);
         let daemon = daemon.stdout(Stdio::null()).stderr(log).spawn().expect("containerd runs");
         self.daemon = Some(daemon);
-        let begin = Instant::now();
-        while !self.ctr(&["version"]).status.success() {
-            assert!(begin.elapsed() < Duration::from_secs(300), "containerd: {}", self.log());
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        wait::until_ok("containerd serves", || {
+            self.ctr(&["version"]).status.success().then_some(()).ok_or_else(|| self.log())
+        });
         let mut client = Command::new(self.programs.join("cri"));
         client.arg(self.path("c.sock")).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut client = client.spawn().expect("cri runs");
@@ -190,17 +188,12 @@ impl Containerd {
     /// It writes nothing.
     pub fn output(&self, pod_name: &str, container_name: &str) -> String {
         let path = self.path("logs").join(pod_name).join(format!("{container_name}.log"));
-        let begin = Instant::now();
-        loop {
-            let text = fs::read_to_string(&path).unwrap_or_default();
-            if text.ends_with('\n') {
-                // Each line begins with a time, a stream and a tag.
-                let said = text.lines().map(|line| line.splitn(4, ' ').last().unwrap_or_default());
-                return said.collect::<Vec<_>>().join("\n");
-            }
-            assert!(begin.elapsed() < Duration::from_secs(120), "{container_name} is silent");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let what = format!("a line of {container_name}");
+        let read = || fs::read_to_string(&path).unwrap_or_default();
+        let text = wait::until_value(&what, read, |text| text.ends_with('\n'));
+        // Each line begins with a time, a stream and a tag.
+        let said = text.lines().map(|line| line.splitn(4, ' ').last().unwrap_or_default());
+        said.collect::<Vec<_>>().join("\n")
     }
 }
 

@@ -1,17 +1,12 @@
 //! Real etcd servers for tests, on loopback.
 use crate::spaces::Host;
-use crate::{ports, skip};
+use crate::{ports, skip, wait};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long a member may take to serve on a busy machine.
-const START_MAX: Duration = Duration::from_secs(60);
 
 /// A member of the cluster.
 struct Member {
@@ -152,11 +147,10 @@ impl Etcd {
     }
 
     fn wait(&self, member: usize) {
-        let began = Instant::now();
-        while TcpStream::connect(self.members[member].client).is_err() {
-            assert!(began.elapsed() < START_MAX, "etcd does not serve: {}", self.log(member));
-            thread::sleep(Duration::from_millis(20));
-        }
+        let client = self.members[member].client;
+        wait::until_ok(&format!("etcd serves at {client}"), || {
+            TcpStream::connect(client).map_err(|why| format!("{why}\n{}", self.log(member)))
+        });
     }
 
     fn log(&self, member: usize) -> String {

@@ -1,18 +1,11 @@
 //! An operator of etcd, who knows nothing of Dunlin.
 use crate::etcd::Etcd;
+use crate::wait;
 use etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, Certificate, Client, CompactionOptions, ConnectOptions,
     DeleteOptions, Error, GetOptions, Permission, TlsOptions,
 };
-use std::thread;
-use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-
-/// How long a request may take on a busy machine.
-const REQUEST_MAX: Duration = Duration::from_secs(60);
-
-/// The pause between attempts.
-const PAUSE: Duration = Duration::from_millis(100);
 
 /// Whether a member cannot do it now.
 fn is_unavailable(why: &Error) -> bool {
@@ -36,7 +29,7 @@ impl Operator {
     /// The process has no resources for it.
     pub fn of(etcd: &Etcd) -> Self {
         let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let options = ConnectOptions::new().with_timeout(REQUEST_MAX);
+        let options = ConnectOptions::new().with_timeout(wait::deadline());
         Self { runtime, endpoints: etcd.endpoints(), options }
     }
 
@@ -53,19 +46,19 @@ impl Operator {
     /// Does something at one of these members, with a new connection: members are killed, and
     /// logins expire.
     fn at<T>(&self, endpoints: &[String], act: impl AsyncFn(&mut Client) -> Result<T, Error>) -> T {
-        let until = Instant::now() + REQUEST_MAX;
-        loop {
+        let what = format!("etcd at {endpoints:?}");
+        let done = wait::until_ok(&what, || {
             let done = self.runtime.block_on(async {
                 let mut client = Client::connect(endpoints, Some(self.options.clone())).await?;
                 act(&mut client).await
             });
             match done {
-                Ok(done) => return done,
                 // The members elect a leader, or one of them does not run.
-                Err(why) if is_unavailable(&why) && Instant::now() < until => thread::sleep(PAUSE),
-                Err(why) => panic!("etcd at {endpoints:?}: {why}"),
+                Err(why) if is_unavailable(&why) => Err(why),
+                done => Ok(done),
             }
-        }
+        });
+        done.unwrap_or_else(|why| panic!("{what}: {why}"))
     }
 
     fn run<T>(&self, act: impl AsyncFn(&mut Client) -> Result<T, Error>) -> T {

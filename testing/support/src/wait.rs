@@ -120,6 +120,18 @@ pub fn try_until_ok<T, E: Display>(
     within(deadline(), what, attempt)
 }
 
+/// The same with a deadline that is later: for an emulated machine that boots.
+///
+/// # Errors
+/// As of [`try_until_ok`].
+pub fn try_until_ok_within<T, E: Display>(
+    max: Duration,
+    what: &str,
+    attempt: impl FnMut() -> Result<T, E>,
+) -> Result<T, String> {
+    within(max.max(deadline()), what, attempt)
+}
+
 fn within<T, E: Display>(
     deadline: Duration,
     what: &str,

@@ -46,20 +46,27 @@ pub struct UpstreamLog(Vec<Option<String>>);
 impl UpstreamLog {
     /// Logs each new fault of an upstream and its end, once, however many queries fail.
     pub fn look(&mut self, servers: &[UpstreamStatus]) {
-        self.0.resize(servers.len(), None);
-        for (before, server) in self.0.iter_mut().zip(servers) {
-            if *before == server.fault {
-                continue;
-            }
-            let UpstreamStatus { suffix, server, fault, .. } = server;
+        for UpstreamStatus { suffix, server, fault, .. } in self.changed(servers) {
             match fault {
                 Some(fault) => {
                     tracing::warn!(server, suffix, "an upstream has a fault: {fault}")
                 }
                 None => tracing::info!(server, suffix, "the fault of an upstream is over"),
             }
-            before.clone_from(fault);
         }
+    }
+
+    /// The upstreams whose fault is another than at the last call.
+    fn changed<'a>(&mut self, servers: &'a [UpstreamStatus]) -> Vec<&'a UpstreamStatus> {
+        self.0.resize(servers.len(), None);
+        let pairs = self.0.iter_mut().zip(servers);
+        let changed = pairs.filter(|(before, server)| **before != server.fault);
+        changed
+            .map(|(before, server)| {
+                before.clone_from(&server.fault);
+                server
+            })
+            .collect()
     }
 }
 
@@ -82,4 +89,22 @@ pub fn cache(cache: &Cache, views: &[StatusView]) -> Option<CacheStatus> {
         CacheStatus { hits, stale, misses, entries, bytes, bytes_max, ..Default::default() };
     let status = CacheStatus { waiting, crowded, homes, ..known };
     (!views.is_empty()).then_some(status)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_of_an_upstream_is_logged_once_and_its_end_once() {
+        let mut log = UpstreamLog::default();
+        let server = |fault: Option<&str>| UpstreamStatus {
+            fault: fault.map(str::to_owned),
+            ..UpstreamStatus::default()
+        };
+        let mut logged = |faults: [Option<&str>; 2]| log.changed(&faults.map(server)).len();
+        let looks = [[None, None], [Some("a"), None], [Some("a"), None], [Some("b"), Some("a")]];
+        assert_eq!(looks.map(&mut logged), [0, 1, 0, 2]);
+        assert_eq!([[None, Some("a")], [None, Some("a")]].map(logged), [1, 0]);
+    }
 }

@@ -4,18 +4,21 @@
 //! of those or answers them too late.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use conformance::scene::Scene;
 use conformance::server::{Launch, Server, Software};
 use conformance::steady::{Outcome, ask, wait_for};
+use test_support::wait;
 
 const TRUTH: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// Who asks in vain, and how many names a second.
 const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 66);
 const RATE: u32 = 400;
+/// How many names are asked in vain before others ask.
+const BETWEEN: u32 = 3 * RATE;
 /// How long the server takes for the names it answers too late.
 const LATE: Duration = Duration::from_millis(1_300);
 /// Bytes of an OPT record without options, which ends each query.
@@ -53,8 +56,8 @@ fn serve(socket: &UdpSocket, over: &AtomicBool) {
     }
 }
 
-/// Asks for names in vain until it is over, each once.
-fn attack(server: SocketAddrV4, what: &str, over: &AtomicBool) {
+/// Asks for names in vain until it is over, each once, and counts them.
+fn attack(server: SocketAddrV4, what: &str, over: &AtomicBool, asked: &AtomicU32) {
     let socket = UdpSocket::bind((ATTACKER, 0)).unwrap();
     socket.connect(server).unwrap();
     let begun = Instant::now();
@@ -70,6 +73,7 @@ fn attack(server: SocketAddrV4, what: &str, over: &AtomicBool) {
         query.extend(b"\x07example\x00\x00\x01\x00\x01");
         // Nothing listens for the replies, which ICMP reports now and then.
         let _ = socket.send(&query);
+        asked.store(number, Ordering::Relaxed);
     }
 }
 
@@ -109,14 +113,16 @@ fn client_that_asks_in_vain_costs_others_nothing() {
 
 /// What others lose while names of this kind are asked for, at any rate and after any pause.
 fn check(dunlin: &Server, what: &str) {
-    let over = AtomicBool::new(false);
+    let (over, asked) = (AtomicBool::new(false), AtomicU32::new(0));
     scope(|threads| {
-        threads.spawn(|| attack(dunlin.address, what, &over));
+        threads.spawn(|| attack(dunlin.address, what, &over, &asked));
         let mut lost = Vec::new();
         for (round, (count, rate)) in
             [(3, 1), (60, 20), (100, 10_000), (438, 438)].into_iter().enumerate()
         {
-            sleep(Duration::from_secs(3));
+            let enough = asked.load(Ordering::Relaxed) + BETWEEN;
+            let is_enough = || asked.load(Ordering::Relaxed) >= enough;
+            wait::until_true("more is asked in vain", is_enough);
             let failed = failed(dunlin, &format!("other-{what}-{round}"), count, rate);
             println!("{what}: {} of {count} at {rate} a second", failed.len());
             if failed.len() as u32 * 100 > count {

@@ -7,12 +7,10 @@ use std::fs::OpenOptions;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conformance::client::{ask_tcp, ask_udp};
-use conformance::limits::Patience;
-use conformance::limits::{PATIENCE_LONG, START_TIMEOUT};
+use conformance::limits::{PATIENCE_LONG, Patience};
 use conformance::names::{Name, name};
 use conformance::ports::free_address;
 use conformance::questions::{Maker, Question};
@@ -22,11 +20,13 @@ use conformance::server::{Launch, Server, Software};
 use conformance::world::World;
 use domain::base::iana::{Class, Rtype};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use test_support::wait;
 
 /// RD.
 const FLAGS: u16 = 0x0100;
 const SERVFAIL: u16 = 2;
 const NAME: &str = "dns.example";
+const UNTRUSTED: &str = "not signed by a trusted CA";
 
 /// Who signs, and the files it left.
 struct Authority {
@@ -151,11 +151,9 @@ fn dunlin(scene: &Scene, servers: &[&Unbound], authority: &Authority) -> Server 
 
 /// Waits until the address has a listener.
 fn wait_for(address: SocketAddrV4, log: impl Fn() -> String) {
-    let until = Instant::now() + START_TIMEOUT;
-    while TcpStream::connect(address).is_err() {
-        assert!(Instant::now() < until, "it does not start: {}", log());
-        sleep(Duration::from_millis(20));
-    }
+    wait::until_ok(&format!("a listener at {address}"), || {
+        TcpStream::connect(address).map_err(|why| format!("{why}\n{}", log()))
+    });
 }
 
 fn read(replies: Vec<Option<Vec<u8>>>) -> Vec<Option<Reply>> {
@@ -255,22 +253,32 @@ fn death_and_return_of_one_of_two_tls_upstreams_loses_nothing() {
     let second = Unbound::start(&binary, &scene.path.join("second"), &authority, knot.address);
     let dunlin = dunlin(&scene, &[&first, &second], &authority);
     let patience = Patience { timeout: Duration::from_secs(4), tries: 1 };
-    for round in 0..60 {
-        match round {
-            20 => first.kill(),
-            40 => first.restart(),
-            _ => {}
-        }
+    let mut round = 0;
+    let mut ask_some = || {
+        round += 1;
         let packets = questions(30, &format!("killed-{round}"));
         for reply in read(ask_udp(dunlin.address, &packets, patience).unwrap()) {
             let reply = reply.unwrap_or_else(|| panic!("round {round}: no answer"));
             assert_ne!(reply.rcode, SERVFAIL, "round {round}: {}", dunlin.log_end());
         }
-        sleep(Duration::from_millis(30));
-    }
-    for nth in [0, 1] {
-        assert!(upstream(&dunlin, nth, "answered").as_u64().unwrap() > 0);
-    }
+    };
+    let answered = |nth| upstream(&dunlin, nth, "answered").as_u64().unwrap();
+    wait::until_true("both are asked", || {
+        ask_some();
+        answered(0) > 0 && answered(1) > 0
+    });
+    first.kill();
+    wait::until_true("the death is noticed", || {
+        ask_some();
+        upstream(&dunlin, 0, "state") != "up"
+    });
+    (0..20).for_each(|_| ask_some());
+    first.restart();
+    let before = answered(0);
+    wait::until_true("the return is noticed", || {
+        ask_some();
+        answered(0) > before
+    });
 }
 
 #[test]
@@ -292,14 +300,10 @@ fn untrusted_upstream_is_reported_once_and_gets_no_query() {
         assert_eq!(reply.map(|reply| reply.rcode), Some(SERVFAIL));
     }
     let fault = upstream(&dunlin, 0, "fault");
-    assert!(
-        fault.as_str().is_some_and(|fault| fault.contains("not signed by a trusted CA")),
-        "{fault}"
-    );
+    assert!(fault.as_str().is_some_and(|fault| fault.contains(UNTRUSTED)), "{fault}");
     assert_eq!(upstream(&dunlin, 0, "server"), unbound.named(), "as it was written");
     assert_eq!(upstream(&dunlin, 0, "answered"), 0);
-    // The server looks every second.
-    sleep(Duration::from_millis(2_500));
-    let log = dunlin.log_end();
-    assert_eq!(log.matches("not signed by a trusted CA").count(), 1, "{log}");
+    // However many queries failed.
+    let log = wait::until_value("the report", || dunlin.log_end(), |log| log.contains(UNTRUSTED));
+    assert_eq!(log.matches(UNTRUSTED).count(), 1, "{log}");
 }

@@ -168,7 +168,7 @@ fn beside<T>(server: &mut Server, misdeeds: impl FnOnce() -> T) -> (Seen, T) {
     reset_peak(server.id()).unwrap();
     let interval = Duration::from_millis(5);
     let load = Load { server: server.address, clients: &DECENT, interval };
-    let (seen, result) = load.run(misdeeds);
+    let (seen, result) = load.run(|_| misdeeds());
     server.check_alive().unwrap();
     let peak = resident(server.id()).unwrap().1;
     println!("{}; {} of {} MiB", seen.summary(), peak >> 20, budget >> 20);

@@ -7,7 +7,7 @@ use cluster::{Cluster, objects};
 use conformance::Result;
 use conformance::client::{ask_udp, is_authority};
 use conformance::kubernetes::{Generated, zone_name};
-use conformance::limits::{PATIENCE_LONG, START_TIMEOUT};
+use conformance::limits::PATIENCE_LONG;
 use conformance::names::name;
 use conformance::probe::Probe;
 use conformance::questions::{Edns, Question, RD};
@@ -21,6 +21,7 @@ use conformance::world::World;
 use domain::base::iana::Rtype;
 use serde_json::{Value, json};
 use std::time::Instant;
+use test_support::wait;
 
 /// Questions of all rounds. With seed 1 they need every reason.
 const FULL: usize = 32_000;
@@ -96,7 +97,7 @@ fn run(cluster: &Cluster, seed: u64, questions: usize, rules: &[Reason]) -> Resu
         );
         let start = |software, sections: &str| -> Result<Server> {
             let server = Launch { sections, ..Launch::new(software, &[]) }.start(&folder)?;
-            wait(&server)?;
+            wait_for(&server)?;
             Ok(server)
         };
         let subject = start(Software::Dunlin, &section)?;
@@ -113,19 +114,10 @@ fn run(cluster: &Cluster, seed: u64, questions: usize, rules: &[Reason]) -> Resu
 }
 
 /// Waits until a server answers for the cluster, and has its last objects.
-fn wait(server: &Server) -> Result<()> {
-    let until = Instant::now() + START_TIMEOUT;
-    while !is_authority(server.address, &zone_name()) {
-        if Instant::now() > until {
-            return Err(format!(
-                "{} does not serve:\n{}",
-                server.software.name(),
-                server.log_end()
-            ));
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-    Ok(())
+fn wait_for(server: &Server) -> Result<()> {
+    wait::try_until_ok(&format!("{} serves", server.software.name()), || {
+        is_authority(server.address, &zone_name()).then_some(()).ok_or_else(|| server.log_end())
+    })
 }
 
 fn create(cluster: &Cluster, object: &Value, generated: &mut Generated) {
@@ -153,11 +145,7 @@ fn define_imports(cluster: &Cluster) {
             "versions": [{ "name": "v1alpha1", "served": true, "storage": true,
                            "schema": schema }] } }));
     let path = "/apis/multicluster.x-k8s.io/v1alpha1/serviceimports";
-    let until = Instant::now() + START_TIMEOUT;
-    while cluster.get(path).is_err() {
-        assert!(Instant::now() < until, "ServiceImport is not served");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+    wait::until_ok("ServiceImport is served", || cluster.get(path));
 }
 
 const NXDOMAIN: u16 = 3;
@@ -204,10 +192,10 @@ fn external(cluster: &Cluster) -> Result<()> {
     let upstream = upstream.start(&folder)?;
     // An upstream that does not answer yet is a failure, which is cached for a while.
     let address_of = Question::new(name("www.example.com"), Rtype::A);
-    let until = Instant::now() + START_TIMEOUT;
-    while answer_of(&upstream, &address_of).is_none_or(|(_, records)| records.is_empty()) {
-        assert!(Instant::now() < until, "the upstream does not answer");
-    }
+    let answer = || answer_of(&upstream, &address_of);
+    wait::until_value("an answer of the upstream", answer, |answer| {
+        answer.as_ref().is_some_and(|(_, records)| !records.is_empty())
+    });
     let (kubeconfig, address) = (cluster.kubeconfig(), upstream.address);
     let ours = format!(
         "[kubernetes]\nzones = [\"cluster.local\"]\nkubeconfig = {kubeconfig:?}\n[forward]\n\
@@ -220,7 +208,7 @@ fn external(cluster: &Cluster) -> Result<()> {
     );
     let start = |software, sections: &str| -> Result<Server> {
         let server = Launch { sections, ..Launch::new(software, &[]) }.start(&scene.path)?;
-        wait(&server)?;
+        wait_for(&server)?;
         Ok(server)
     };
     let servers = [start(Software::Dunlin, &ours)?, start(Software::CoreDns, &theirs)?];

@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conformance::Result;
 use conformance::client::is_authority;
-use conformance::limits::RELOAD_TIMEOUT;
 use conformance::load::{self, Load, Manner, Seen};
 use conformance::names::{Name, name};
 use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Launch, Server, Software};
 use conformance::zone::{Signing, Zone};
+use test_support::wait;
 
 /// Sixteen clients with a turn each two milliseconds.
 const CLIENTS: [Manner; 16] = [
@@ -38,8 +38,8 @@ const CLIENTS: [Manner; 16] = [
 const INTERVAL: Duration = Duration::from_millis(2);
 /// Names of a zone that takes some tenths of a second to load.
 const SLOW: u32 = 60_000;
-/// Between two events, so that the load meets both states.
-const REST: Duration = Duration::from_millis(50);
+/// Answers between two events, so that the load meets both states.
+const BETWEEN: u64 = 200;
 
 #[test]
 fn no_query_is_lost_while_configs_are_reloaded() {
@@ -54,8 +54,9 @@ fn no_query_is_lost_while_configs_are_reloaded() {
     let zones = [zone.clone()];
     let server = Launch::new(subject, &zones).start(&scene.path).unwrap();
     let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
-    let (seen, result) =
-        load.run(|| (1..=reloads).try_for_each(|generation| reload(&server, &zone, generation)));
+    let (seen, result) = load.run(|seen| {
+        (1..=reloads).try_for_each(|generation| reload(&server, &zone, generation, seen))
+    });
     judge(&format!("{reloads} config reloads"), reloads, &seen, result);
     if subject == Software::Dunlin {
         let config = &server.status().unwrap()["config"];
@@ -66,7 +67,7 @@ fn no_query_is_lost_while_configs_are_reloaded() {
 
 /// A config with a new zone, without the one from two configs ago, and with other values of all
 /// that may change.
-fn reload(server: &Server, zone: &Zone, generation: u64) -> Result<()> {
+fn reload(server: &Server, zone: &Zone, generation: u64, seen: &Seen) -> Result<()> {
     let named = |generation: u64| name(&format!("generation-{generation}.test"));
     let extra = |generation: u64| Zone { name: named(generation), ..zone.clone() };
     let zones = [zone.clone(), extra(generation), extra(generation - 1)];
@@ -77,20 +78,13 @@ fn reload(server: &Server, zone: &Zone, generation: u64) -> Result<()> {
     };
     server.rewrite_config(&launch)?;
     server.reload()?;
-    let deadline = Instant::now() + RELOAD_TIMEOUT;
     let gone = generation.checked_sub(2).map(named);
     let is_served = |zone: &Name| is_authority(server.address, zone);
-    while !is_served(&named(generation)) || gone.as_ref().is_some_and(is_served) {
-        if Instant::now() > deadline {
-            return Err(format!(
-                "config {generation} is not live after {RELOAD_TIMEOUT:?}:\n{}",
-                server.log_end()
-            ));
-        }
-        std::thread::sleep(Duration::from_millis(2));
-    }
-    std::thread::sleep(REST);
-    Ok(())
+    wait::try_until_ok(&format!("the zones of config {generation}"), || {
+        let is_live = is_served(&named(generation)) && !gone.as_ref().is_some_and(is_served);
+        is_live.then_some(()).ok_or_else(|| server.log_end())
+    })?;
+    seen.wait_for_answers(BETWEEN)
 }
 
 /// Lines for `[server]`. Another number of workers needs a restart, which is reported.
@@ -137,11 +131,11 @@ fn no_query_is_lost_during_hot_restarts() {
         Launch { keys: &keys, sections: &sections, ..Launch::new(Software::Dunlin, &zones) };
     let mut server = launch.start(&scene.path).unwrap();
     let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
-    let (seen, result) = load.run(|| {
+    let (seen, result) = load.run(|seen| {
         for generation in 1..=hot_restarts {
             let (keys, sections) = new_process(generation);
             server.hot_restart(&Launch { keys: &keys, sections: &sections, ..launch })?;
-            std::thread::sleep(REST);
+            seen.wait_for_answers(BETWEEN)?;
             server.check_alive()?;
         }
         Ok(())
@@ -163,10 +157,10 @@ fn no_query_is_lost_to_new_processes_that_never_serve() {
     let zones = [zone, slow];
     let new_process = Launch { keys: "workers = 4", zones: &zones, ..launch };
     let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
-    let (seen, result) = load.run(|| {
+    let (seen, result) = load.run(|seen| {
         for _ in 0..attempts {
-            server.kill_new_process(&new_process, 4, REST)?;
-            std::thread::sleep(REST);
+            server.kill_new_process(&new_process, 4, || seen.wait_for_answers(BETWEEN))?;
+            seen.wait_for_answers(BETWEEN)?;
             server.check_alive()?;
         }
         Ok(())

@@ -14,6 +14,7 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use conformance::Result;
@@ -61,23 +62,20 @@ fn run(launch: Launch<'_>, scene: &Scene, names: u64, memory: u64) -> Result<()>
     let (done, begun) = (AtomicU64::new(0), Instant::now());
     let (to, half) = (dunlin.address, names / 2);
     std::thread::scope(|scope| {
-        let streams = scope.spawn(|| ask_stream(to, half..names, &done));
-        let datagrams = scope.spawn(|| ask_datagrams(to, 0..half, &done));
-        let mut told = Instant::now();
-        while !streams.is_finished() || !datagrams.is_finished() {
-            std::thread::sleep(Duration::from_millis(50));
-            if told.elapsed() > TELLS {
-                told = Instant::now();
-                eprintln!("{} of {names} names", done.load(Ordering::Relaxed));
+        let (ended, ends) = std::sync::mpsc::channel();
+        let (of_streams, of_datagrams, done) = (ended.clone(), ended, &done);
+        scope.spawn(move || of_streams.send(ask_stream(to, half..names, done)));
+        scope.spawn(move || of_datagrams.send(ask_datagrams(to, 0..half, done)));
+        loop {
+            match ends.recv_timeout(TELLS) {
+                Ok(client) => client.map_err(|e| format!("a client: {e}"))?,
+                Err(RecvTimeoutError::Timeout) => {
+                    eprintln!("{} of {names} names", done.load(Ordering::Relaxed));
+                }
+                // Both have ended.
+                Err(RecvTimeoutError::Disconnected) => return Ok::<_, String>(()),
             }
         }
-        for client in [streams, datagrams] {
-            client
-                .join()
-                .map_err(|_| "a client panicked")?
-                .map_err(|e| format!("a client: {e}"))?;
-        }
-        Ok::<_, String>(())
     })?;
     let took = begun.elapsed().as_secs_f64();
     dunlin.check_alive()?;

@@ -6,7 +6,6 @@
 
 use std::net::SocketAddrV4;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use conformance::client::{ask_tcp, ask_udp};
 use conformance::limits::PATIENCE_LONG;
@@ -17,14 +16,13 @@ use conformance::scene::{Scene, all_present};
 use conformance::server::{Launch, Server, Software};
 use conformance::zone::{Signing, Zone};
 use domain::base::iana::Rtype;
+use test_support::wait;
 
 /// RD.
 const FLAGS: u16 = 0x0100;
 const SERVFAIL: u16 = 2;
 const NXDOMAIN: u16 = 3;
 const REFUSED: u16 = 5;
-/// What a change of a file may take until it is seen.
-const SOON: Duration = Duration::from_secs(10);
 
 const ZONE: &str = "$TTL 300\n@ SOA ns root 1 2 3 4 60\n@ NS ns\nns A 192.0.2.1\n\
     www A 192.0.2.2\nwww A 192.0.2.3\nwww AAAA 2001:db8::2\nalias CNAME www\n\
@@ -129,14 +127,6 @@ fn addresses(server: SocketAddrV4, owner: &str) -> String {
     reply.answer.iter().map(|record| last(&record.data)).collect::<Vec<_>>().join(" ")
 }
 
-fn expect_soon(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + SOON;
-    while !is_so() {
-        assert!(Instant::now() < until, "{what} within {SOON:?}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 /// Replaces a file in one step.
 fn write(file: &Path, text: &str) {
     let new = file.with_extension("new");
@@ -206,7 +196,7 @@ fn cached_answer_is_not_used_for_a_name_in_a_hosts_file() {
         assert_eq!(addresses(address, "www.new.test"), "2 3", "known of Knot from now on");
     }
     write(&file, "192.0.2.101 printer.lan\n192.0.2.102 www.new.test\n");
-    expect_soon("the file is read", || addresses(address, "www.new.test") == "102");
+    wait::until_true("the file is read", || addresses(address, "www.new.test") == "102");
     assert_eq!(ask(address, "printer", Rtype::A).rcode, SERVFAIL, "Knot says no");
     write(&file, "192.0.2.102 www.new.test\nno.address www\n");
     let is_behind = || {
@@ -214,16 +204,16 @@ fn cached_answer_is_not_used_for_a_name_in_a_hosts_file() {
         let told = status["hosts"][0]["errors"][0].as_str().unwrap_or_default().to_owned();
         status["hosts"][0]["state"] == "behind" && told.contains("hosts:2:1: `no.address` is no")
     };
-    expect_soon("the error is reported", is_behind);
+    wait::until_true("the error is reported", is_behind);
     assert_eq!(addresses(address, "www.new.test"), "102", "what it said before goes on");
     assert_eq!(addresses(address, "printer.lan"), "101");
     write(&file, "192.0.2.101 printer.lan\n");
-    expect_soon("the name is Knot's again", || addresses(address, "www.new.test") == "2 3");
+    wait::until_true("the name is Knot's again", || addresses(address, "www.new.test") == "2 3");
     // A rule that is new goes before what is known of its name, too.
     let sections = sections + "[[rewrite]]\nexact = \"www.new.test\"\nto = \"mail.new.test\"\n";
     dunlin.rewrite_config(&launch(&[], &sections)).unwrap();
     dunlin.reload().unwrap();
-    expect_soon("the rule holds", || addresses(address, "www.new.test") == "4");
+    wait::until_true("the rule holds", || addresses(address, "www.new.test") == "4");
     let status = dunlin.status().unwrap();
     assert_eq!(status["config"]["restart_needed"], serde_json::json!([]));
     assert_eq!(status["hosts"][0]["names"], 1);
@@ -257,7 +247,7 @@ fn rule_treats_names_by_its_mode() {
     }
     // The counters follow a little later.
     // Each server was asked once whether it leads back here.
-    expect_soon("each question is counted", || sent("new.test.") == 4);
+    wait::until_true("each question is counted", || sent("new.test.") == 4);
     assert_eq!(sent("."), 2, "and the others are kept");
     assert_eq!(ask(address, "a.deep.down.old.test", Rtype::A).rcode, REFUSED);
     for owner in ["www.internal", "internal"] {

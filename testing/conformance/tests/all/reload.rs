@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::net::{SocketAddrV4, TcpStream, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conformance::Result;
 use conformance::client::{ask_udp, exchange};
@@ -21,13 +21,12 @@ use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Server, Software};
 use conformance::zone::{Signing, Zone};
 use domain::base::iana::Rtype;
+use test_support::wait;
 
 /// Owners in the zone, each with an alias.
 const NAMES: usize = 1000;
 /// Addresses of each owner.
 const ADDRESSES: usize = 4;
-/// What a reload may take until it is seen.
-const RELOAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// What an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two questions of one client, so that the server has a core to itself.
@@ -86,15 +85,10 @@ fn reload(server: &Server, file: &Path, reloads: u32, shared: &Shared) -> Result
         if generation % 2 == 0 || server.software != Software::Dunlin {
             server.reload()?;
         }
-        let deadline = Instant::now() + RELOAD_TIMEOUT;
-        while serial(server.address) != Some(generation) {
-            if Instant::now() > deadline {
-                return Err(format!(
-                    "generation {generation} is not live after {RELOAD_TIMEOUT:?}"
-                ));
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait::try_until_ok(&format!("serial {generation}"), || match serial(server.address) {
+            Some(serial) if serial == generation => Ok(()),
+            other => Err(format!("{other:?}")),
+        })?;
         shared.confirmed.store(generation, Ordering::SeqCst);
     }
     Ok(())

@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddrV4;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use test_support::wait;
 
 /// Slices of a headless service, each with ten endpoints; every tenth service has one of a hundred.
 const SLICES: usize = 10;
@@ -141,7 +142,7 @@ fn addresses(server: SocketAddrV4, text: &str) -> usize {
 fn wait_for(server: &Server, text: &str, is_there: bool) -> Result<Duration> {
     let begun = Instant::now();
     while (addresses(server.address, text) > 0) != is_there {
-        if begun.elapsed() > Duration::from_secs(180) {
+        if begun.elapsed() > wait::deadline() {
             return Err(format!("{text}: no answer\n{}", server.log_end()));
         }
         std::thread::sleep(Duration::from_micros(500));

@@ -10,14 +10,19 @@ use std::time::Duration;
 const CONVERGED_MAX: Duration = Duration::from_secs(2);
 const OUTAGE: Duration = Duration::from_secs(5);
 
+/// The API server answers nobody for so long.
+fn outage() {
+    std::thread::sleep(OUTAGE);
+}
+
 pub fn measure(cluster: &mut Cluster, server: &Server, verdict: &mut Verdict) -> Result<()> {
     cluster.pause(Part::ApiServer);
-    std::thread::sleep(OUTAGE);
+    outage();
     cluster.resume(Part::ApiServer);
     converge(cluster, server, "stopped (SIGSTOP)", verdict)?;
 
     cluster.kill(Part::ApiServer);
-    std::thread::sleep(OUTAGE);
+    outage();
     cluster.start_part(Part::ApiServer)?;
     converge(cluster, server, "killed and started", verdict)?;
 
@@ -29,7 +34,7 @@ pub fn measure(cluster: &mut Cluster, server: &Server, verdict: &mut Verdict) ->
 
     cluster.kill(Part::ApiServer);
     cluster.kill(Part::Etcd);
-    std::thread::sleep(OUTAGE);
+    outage();
     cluster.start_part(Part::Etcd)?;
     cluster.start_part(Part::ApiServer)?;
     converge(cluster, server, "killed with etcd", verdict)

@@ -1,13 +1,14 @@
 //! A server beside a real API server, and what it answers as text.
-use crate::served::{PATIENCE, Served};
+use crate::served::Served;
 use cluster::Cluster;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use test_support::wait;
 use wire::{Name, NameBuf, Records, Rtype, skip_name};
 
-/// How soon an answer is to follow a change, on a busy machine.
+/// Between two queries of a client that asks all the time.
 pub const POLL: Duration = Duration::from_millis(20);
 
 /// The records of a reply to this question: its code, then each record as text, in order. `None`:
@@ -64,15 +65,8 @@ fn shown(rtype: Rtype, data: &[u8]) -> String {
 
 /// Asks until the answer is this one.
 pub fn expect(server: SocketAddr, name: &str, rtype: Rtype, expected: &str) {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        let found = answer(server, name, rtype);
-        if found.as_deref() == Some(expected) {
-            return;
-        }
-        assert!(Instant::now() < until, "{name} {rtype}: {found:?}, expected {expected}");
-        std::thread::sleep(POLL);
-    }
+    let found = || answer(server, name, rtype);
+    wait::until_eq(&format!("{name} {rtype}"), found, Some(expected.to_owned()));
 }
 
 /// A section `[kubernetes]` for a kubeconfig, with more keys.

@@ -1,6 +1,6 @@
 //! The container: the last stage of the Containerfile, run by runc with the Kubernetes manifest's
 //! security context.
-use crate::served::{PATIENCE, holds, query};
+use crate::served::{holds, query};
 use rustix::thread::LinkNameSpaceType;
 use serde_json::{Value, json};
 use std::fs;
@@ -8,7 +8,8 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use test_support::wait;
 
 const CONTAINERFILE: &str = include_str!("../../../../packaging/Containerfile");
 const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/dunlin.yaml");
@@ -91,29 +92,19 @@ impl Container {
 
     /// The first process of the container, once it runs.
     fn pid(&self) -> u64 {
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
+        let state = || -> Value {
             let state = self.runc(&["state", &self.name]).stdout;
-            let state: Value = serde_json::from_slice(&state).unwrap_or_default();
-            if state["status"] == "running" {
-                return state["pid"].as_u64().expect("a number");
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("it does not start");
+            serde_json::from_slice(&state).unwrap_or_default()
+        };
+        let is_running = |state: &Value| state["status"] == "running";
+        let state = wait::until_value("the container runs", state, is_running);
+        state["pid"].as_u64().expect("a number")
     }
 
     /// Sends SIGTERM; returns the exit status.
     fn end(&mut self) -> Option<i32> {
         self.runc(&["kill", &self.name, "TERM"]);
-        let until = Instant::now() + 3 * PATIENCE;
-        while Instant::now() < until {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("it does not end");
+        wait::until_exit("runc", &mut self.child).code()
     }
 }
 
@@ -199,16 +190,13 @@ fn ask(pid: u64, name: &str) -> Vec<u8> {
         .expect("root may go there");
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a timeout");
-    let until = Instant::now() + PATIENCE;
-    while Instant::now() < until {
+    wait::until_ok(&format!("an answer about {name}"), || {
         socket.send_to(&query(name), "127.0.0.1:53").expect("sent");
         let mut reply = vec![0; 4096];
-        if let Ok(len) = socket.recv(&mut reply) {
-            reply.truncate(len);
-            return reply;
-        }
-    }
-    panic!("no answer");
+        let len = socket.recv(&mut reply)?;
+        reply.truncate(len);
+        Ok::<_, std::io::Error>(reply)
+    })
 }
 
 #[test]

@@ -4,13 +4,14 @@
 //! CoreDNS, which takes minutes, and verifies that file.
 use test_support::ports;
 
-use crate::served::{PATIENCE, Served, binary};
+use crate::served::{Served, binary};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use test_support::wait;
 use wire::{Name, NameBuf, Records, Rtype, skip_name};
 
 const ZONE: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n\
@@ -135,10 +136,7 @@ fn imported_config_gives_the_answers_of_coredns() {
         let mut command = Command::new(coredns);
         command.args(["-conf", "Corefile"]).current_dir(&folder).stdout(Stdio::null());
         let _coredns = CoreDns(command.spawn().expect("it runs"));
-        let until = Instant::now() + PATIENCE;
-        while ask(theirs, "ns.example.org", Rtype::A).is_none() {
-            assert!(Instant::now() < until, "CoreDNS does not answer");
-        }
+        wait::until("an answer of CoreDNS", || ask(theirs, "ns.example.org", Rtype::A));
         assert_eq!(ask_all(theirs), Vec::from_iter(SAID.lines()), "CoreDNS has changed its mind");
     }
     // Other addresses and paths; the rest is as imported.

@@ -10,9 +10,8 @@ use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use test_support::skip::skip;
+use test_support::wait;
 
 /// The folder of a test, removed when dropped.
 struct Dir(PathBuf);
@@ -366,11 +365,7 @@ fn second_manager_is_refused_and_uninstall_ends_the_first() {
     };
     let mut first = manage().stderr(Stdio::null()).spawn().expect("dunlin runs");
     let set = || fs::read_to_string(folder.join("groups/a/cpuset.cpus")).expect("a file");
-    let begin = Instant::now();
-    while set().trim().is_empty() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "it has no set");
-        sleep(Duration::from_millis(10));
-    }
+    wait::until_true("it has a set", || !set().trim().is_empty());
     let second = manage().arg("--once").output().expect("dunlin runs");
     let told = String::from_utf8_lossy(&second.stderr);
     assert_eq!(second.status.code(), Some(1), "{told}");

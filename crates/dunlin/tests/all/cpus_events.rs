@@ -5,13 +5,12 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use test_support::containerd::Containerd;
 use test_support::skip;
+use test_support::wait;
 
 const MANIFEST: &str = include_str!("../../../../packaging/kubernetes/dunlin-cpus.yaml");
-const PATIENCE: Duration = Duration::from_secs(90);
 
 /// CPUs that are too many; the kernel takes no more shares.
 const REQUEST_MAX: u32 = 250;
@@ -180,11 +179,7 @@ impl Node {
     }
 
     fn wait(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        let begin = Instant::now();
-        while !is_so(self) {
-            assert!(begin.elapsed() < PATIENCE, "{what}: not so\n{}", self.text("log"));
-            sleep(Duration::from_millis(10));
-        }
+        wait::until_ok(what, || is_so(self).then_some(()).ok_or_else(|| self.text("log")));
     }
 }
 

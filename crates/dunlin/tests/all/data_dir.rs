@@ -1,5 +1,5 @@
 //! The data folder: one server uses it at a time, and files of other users are not trusted.
-use crate::served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
+use crate::served::{HEAD, NOERROR, Served, binary, rcode, zone};
 use std::fs;
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -7,8 +7,8 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 use test_support::ports::free_address;
+use test_support::wait::{self, deadline};
 use zone_manager::lock::DataLock;
 
 /// A data folder for one test; it does not exist yet.
@@ -49,14 +49,7 @@ impl Process {
 
     /// Waits for the process to refuse to serve; returns its error.
     fn refusal(mut self) -> String {
-        let until = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = self.0.try_wait().expect("a child") {
-                break status;
-            }
-            assert!(Instant::now() < until, "it serves");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let status = wait::until_exit("a server that may not serve", &mut self.0);
         let mut told = String::new();
         let read = self.0.stderr.take().expect("a pipe").read_to_string(&mut told);
         read.expect("UTF-8");
@@ -69,14 +62,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-    }
-}
-
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
@@ -98,7 +83,7 @@ fn second_server_with_the_same_folder_is_refused_and_removes_nothing() {
     let first = config("first", &data, &zone("good.test"));
     let mut served = Served::start("data_first", &first, &[("good.test.zone", HEAD)]);
     let copy = data.join("zones/good.test.zone");
-    eventually("it is saved", || copy.exists());
+    wait::until_true("it is saved", || copy.exists());
     let text = format!("[server]\nlisten = [\"127.0.0.1:0\"]\n{}", config("second", &data, ""));
     let second = write_config("data_second", &text);
     let told = Process::serve(&[], &second).refusal();
@@ -127,7 +112,7 @@ fn lock_passes_in_a_hot_restart_and_returns_if_it_fails() {
     let slow = served.folder.join("slow.toml");
     fs::write(&slow, format!("{good}{}", zone("large.test"))).expect("a config");
     let failed = Process::serve(&["--hot-restart"], &slow);
-    eventually("it shares the lock", || has_open(failed.0.id(), &data.join("lock")));
+    wait::until_true("it shares the lock", || has_open(failed.0.id(), &data.join("lock")));
     drop(failed);
     served.expect_line("going on alone", "WARN");
     DataLock::take(&data, None).expect_err("the old process has it");
@@ -156,7 +141,7 @@ fn hot_restart_from_a_server_without_a_lock_takes_it() {
     let new = Process::serve(&["--hot-restart"], &file);
     served.expect_line("handed over", "INFO");
     assert_eq!(served.status(), Some(0));
-    eventually("it signs", || holder(&data) == new.0.id());
+    wait::until_true("it signs", || holder(&data) == new.0.id());
     DataLock::take(&data, None).expect_err("the new process has it");
 }
 
@@ -189,7 +174,7 @@ fn api_status(served: &Served) -> u16 {
     let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
     let mut stream =
         std::net::TcpStream::connect(line["address"].as_str().expect("text")).expect("the API");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(deadline())).expect("a timeout");
     let request = "GET /v1/zones HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     std::io::Write::write_all(&mut stream, request.as_bytes()).expect("sent");
     let mut reply = String::new();
@@ -286,7 +271,7 @@ fn group_writable_folder_and_files_are_accepted() {
         config("fsgroup", &data, &zone("good.test"))
     );
     let mut served = Served::start_by(&mut binary(), &folder, &text, &[("good.test.zone", HEAD)]);
-    eventually("it is saved", || data.join("server/zones/good.test.zone").exists());
+    wait::until_true("it is saved", || data.join("server/zones/good.test.zone").exists());
     served.end();
     drop(served);
     let given = Command::new("chmod").args(["-R", "g+rwX"]).arg(&data).status();
@@ -353,7 +338,7 @@ fn readme_server_works_for_an_ordinary_user() {
         };
         command.output().expect("it runs")
     };
-    eventually("it serves", || run(&["status"], false).status.success());
+    wait::until_true("it serves", || run(&["status"], false).status.success());
     for words in [
         &["status"][..],
         &["reload"],
@@ -400,7 +385,7 @@ fn server_starts_on_the_folder_of_each_manifest_and_not_on_that_of_another_user(
                 let files = [("good.test.zone", HEAD)];
                 let served = Served::start_by(&mut binary(), &folder, &text, &files);
                 let copy = data.join(place).join("zones/good.test.zone");
-                eventually(what, || copy.exists());
+                wait::until_true(what, || copy.exists());
                 let is_warned = served.start.iter().any(|line| line.contains("others may write"));
                 assert_eq!(is_warned, !place.is_empty(), "{what}");
                 DataLock::take(&data.join(place), None).expect_err(what);

@@ -4,9 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use test_support::wait;
 
 /// Stands for the binary, because the demo's ports may be taken. It records its folder, and serves
 /// until SIGTERM, or not at all.
@@ -46,14 +44,7 @@ impl Demo {
 
     /// The mode of the folder, its content, and its path.
     fn folder(&self) -> (String, Vec<String>, PathBuf) {
-        let until = Instant::now() + PATIENCE;
-        let text = loop {
-            if let Ok(text) = fs::read_to_string(&self.told) {
-                break text;
-            }
-            assert!(Instant::now() < until, "it is not started");
-            std::thread::sleep(Duration::from_millis(10));
-        };
+        let text = wait::until_ok("the start", || fs::read_to_string(&self.told));
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         let path = lines.pop().expect("a path").into();
         (lines.remove(0), lines, path)

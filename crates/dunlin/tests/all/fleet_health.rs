@@ -1,12 +1,12 @@
 //! Health of addresses in a fleet: servers that probe, and servers that only answer.
-use crate::fleet_node::{Node, answers, eventually};
+use crate::fleet_node::{Node, answers};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::net::TcpListener;
-use std::thread;
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
+use test_support::wait::until_true;
 
 /// The names of the servers that probe.
 const PROBERS: [&str; 3] = ["fh-probe-1", "fh-probe-2", "fh-probe-3"];
@@ -62,7 +62,7 @@ impl Scene {
         let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
         let set = ["records", "set", "fleet.example", "www", "A", "--check", "web"];
         scene.api.done(&[&set[..], &addresses].concat());
-        eventually("all that live are up", || scene.count("up") == scene.targets.len());
+        until_true("all that live are up", || scene.count("up") == scene.targets.len());
         Some(scene)
     }
 
@@ -125,7 +125,7 @@ fn server_that_only_answers_leaves_out_what_the_probers_find_dead() {
 
     scene.targets[0] = None;
     let died = Instant::now();
-    eventually("it is left out", || !scene.has(1));
+    until_true("it is left out", || !scene.has(1));
     // How soon depends on what else the machine does.
     let goal = DETECTION + Duration::from_secs(1);
     println!("left out after {:.2?}; the goal is {goal:.2?}", died.elapsed());
@@ -138,7 +138,7 @@ fn server_that_only_answers_leaves_out_what_the_probers_find_dead() {
 
     // A start without etcd names no dead address.
     let saved = scene.dns.served.folder.join("data/health.state");
-    eventually("it is saved", || {
+    until_true("it is saved", || {
         fs::read_to_string(&saved).is_ok_and(|text| text.contains("down"))
     });
     scene.etcd.kill(0);
@@ -148,7 +148,7 @@ fn server_that_only_answers_leaves_out_what_the_probers_find_dead() {
     assert!(!scene.has(1) && (2..=6).all(|last| scene.has(last)));
     scene.etcd.start(0);
     scene.targets[0] = Some(TcpListener::bind(("127.0.11.1", scene.port)).expect("its port"));
-    eventually("it is answered again", || scene.has(1));
+    until_true("it is answered again", || scene.has(1));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn one_prober_alone_takes_nothing_down_and_a_killed_one_is_replaced() {
     let [one, other] = scene.probers_of(1)[..] else { panic!("two probers") };
     scene.probers[one].served.signal(Signal::STOP);
     scene.targets[0] = None;
-    eventually("the other one says so", || {
+    until_true("the other one says so", || {
         let seen = scene.seen();
         let target = seen.iter().find(|target| target["address"] == "127.0.11.1").expect("there");
         let vantages = target["vantages"].as_array().expect("vantages").clone();
@@ -167,25 +167,31 @@ fn one_prober_alone_takes_nothing_down_and_a_killed_one_is_replaced() {
     });
     assert_ne!(one, other);
     // Once the stopped one is no member, the third one takes its place.
-    eventually("it is left out", || !scene.has(1));
+    until_true("it is left out", || !scene.has(1));
     assert!(scene.has(2) && scene.has(3));
     let now = scene.probers_of(1);
     assert!(!now.contains(&one) && now.len() == 2, "{now:?}");
 
     // What the stopped one said before does not count when it continues.
     scene.probers[one].served.signal(Signal::CONT);
-    eventually("it is a member again", || scene.probers_of(1).contains(&one));
-    let until = Instant::now() + DETECTION * 2;
-    while Instant::now() < until {
+    until_true("it is a member again", || scene.probers_of(1).contains(&one));
+    let name = PROBERS[one];
+    until_true("it finds the dead one itself", || {
         assert!(!scene.has(1), "a dead address is named");
-        thread::sleep(Duration::from_millis(10));
-    }
+        let seen = scene.seen();
+        let target = seen.iter().find(|target| target["address"] == "127.0.11.1").expect("there");
+        let vantages = target["vantages"].as_array().expect("vantages");
+        vantages.iter().any(|one| {
+            one["server"].as_str().is_some_and(|server| server.starts_with(name))
+                && one["state"] == "down"
+        })
+    });
     // Without any prober, states stay.
     for prober in &mut scene.probers {
         prober.served.signal(Signal::KILL);
         prober.served.status();
     }
-    eventually("none is a member", || {
+    until_true("none is a member", || {
         scene.seen().iter().all(|target| target["vantages"].is_null())
     });
     assert!(!scene.has(1) && scene.has(2) && scene.has(3));

@@ -1,11 +1,9 @@
 //! A server of a fleet whose store is in a real etcd.
-use crate::served::{PATIENCE, Served, binary, rcode, request};
+use crate::served::{Served, binary, rcode, request};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
 
 /// A server of the fleet.
@@ -134,14 +132,6 @@ impl Node {
 
     pub fn set(&self, name: &str, address: &str) {
         self.done(&["records", "set", "fleet.example", name, "A", "--ttl", "60", address]);
-    }
-}
-
-pub fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}");
-        thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -1,5 +1,5 @@
 //! A server whose cpuset is changed from outside while it answers. Needs root.
-use crate::served::{HEAD, PATIENCE, Served, binary, zone};
+use crate::served::{HEAD, Served, binary, zone};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::names::{Order, QuestionSet, QuestionSpec};
 use lab_load::query::QueryFormat;
@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{scope, sleep};
-use std::time::{Duration, Instant};
+use std::thread::scope;
 use test_support::skip;
+use test_support::wait;
 use wire::Rtype;
 
 /// A control group with CPUs of its own.
@@ -71,11 +71,7 @@ fn workers(served: &Served) -> Vec<String> {
 }
 
 fn expect(served: &Served, cpus: [&str; 2]) {
-    let begun = Instant::now();
-    while workers(served) != cpus {
-        assert!(begun.elapsed() < PATIENCE, "{:?}, expected {cpus:?}", workers(served));
-        sleep(Duration::from_millis(20));
-    }
+    wait::until_eq("the CPUs of the workers", || workers(served), cpus);
 }
 
 /// Steady loads for as long as the changes take: sent and answered queries. Each load waits for its

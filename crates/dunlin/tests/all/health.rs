@@ -1,11 +1,11 @@
 //! Health of addresses: what a client of DNS sees of it, and what operators do.
-use crate::served::{PATIENCE, Served, binary, rcode};
+use crate::served::{Served, binary, rcode};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Output;
-use std::time::{Duration, Instant};
+use test_support::wait;
 
 /// A server with a store, the zone api.example, and a check of a port of loopback.
 struct Scene {
@@ -108,23 +108,25 @@ impl Scene {
 
     /// Waits until `dunlin health` has all these texts.
     fn shows(&self, texts: &[&str]) {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let shown = self.told(&["health"]);
-            if texts.iter().all(|text| shown.contains(text)) {
-                return;
-            }
-            assert!(Instant::now() < until, "{shown} without {texts:?}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let shown = || self.told(&["health"]);
+        wait::until_value(&format!("{texts:?} in `dunlin health`"), shown, |shown| {
+            texts.iter().all(|text| shown.contains(text))
+        });
+    }
+
+    /// Waits until these states are on disk, by the last bytes of the addresses.
+    fn wait_until_saved(&self, states: &[(u8, &str)]) {
+        let file = self.served.folder.join("data/health.state");
+        let text = || std::fs::read_to_string(&file).unwrap_or_default();
+        wait::until_value(&format!("saved: {states:?}"), text, |text| {
+            states
+                .iter()
+                .all(|(last, state)| text.contains(&format!("\"127.0.9.{last}\",\"{state}\"")))
+        });
     }
 
     fn expect(&self, last: &[u8]) {
-        let until = Instant::now() + PATIENCE;
-        while self.answered() != last {
-            assert!(Instant::now() < until, "{:?}, not {last:?}", self.answered());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait::until_eq("the last bytes of the addresses", || self.answered(), last);
     }
 }
 
@@ -176,13 +178,16 @@ fn dead_address_is_left_out_and_comes_back() {
     drop(_one);
     drop(_two);
     scene.expect(&[1, 2]);
-    std::thread::sleep(Duration::from_millis(1_500));
-    assert_eq!(scene.answered(), [1, 2], "those that were up once, not the third: fail-open");
     let socket = scene.socket.to_str().expect("UTF-8");
-    let status = scene.run(&["status", "-o", "json", "--socket", socket]);
+    let status = || scene.run(&["status", "-o", "json", "--socket", socket]);
+    let json = |output: &Output| -> serde_json::Value {
+        serde_json::from_slice(&output.stdout).expect("JSON")
+    };
+    let is_open = |output: &Output| json(output)["health"]["open_sets"] == 1;
+    let status = wait::until_value("an open set", status, is_open);
+    assert_eq!(scene.answered(), [1, 2], "those that were up once, not the third: fail-open");
     assert_eq!(status.status.code(), Some(1), "no address is up");
-    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("JSON");
-    assert_eq!(status["health"]["open_sets"], 1, "{}", status["health"]);
+    let status = json(&status);
     let kinds = status["faults"].as_array().expect("faults").iter().map(|fault| &fault["kind"]);
     assert!(kinds.eq(["health_none_up", "health_open_set"]), "{}", status["faults"]);
 }
@@ -208,15 +213,9 @@ fn unknown_check_and_special_addresses_are_refused() {
         "web",
         "127.0.0.1",
     ]);
-    let until = Instant::now() + PATIENCE;
-    loop {
-        let shown = scene.told(&["health"]);
-        if shown.contains("127.0.0.1") {
-            assert!(shown.contains("no prefix of [health] allow contains it"), "{shown}");
-            break;
-        }
-        assert!(Instant::now() < until, "{shown}");
-    }
+    let shown = || scene.told(&["health"]);
+    let shown = wait::until_value("the target", shown, |shown| shown.contains("127.0.0.1"));
+    assert!(shown.contains("no prefix of [health] allow contains it"), "{shown}");
 }
 
 #[test]
@@ -290,9 +289,8 @@ fn restarts(test: &str, times: usize) {
     scene.told(&["drain", "127.0.9.3"]);
     drop(dies);
     scene.expect(&[1]);
+    scene.wait_until_saved(&[(1, "up"), (2, "down")]);
     let Scene { mut served, socket, token, port } = scene;
-    // States are saved within a second.
-    std::thread::sleep(Duration::from_millis(1_500));
     for time in 0..times {
         // Some ends are sudden.
         served.signal(if time % 2 == 0 { Signal::KILL } else { Signal::TERM });
@@ -360,8 +358,8 @@ fn check_of_the_api_is_durable_and_cannot_be_a_script() {
     scene.expect(&[1]);
     let why = scene.told_refused(&["checks", "delete", "app"]);
     assert!(why.contains("record sets name it for 2 addresses"), "{why}");
+    scene.wait_until_saved(&[(1, "up"), (2, "down")]);
     let Scene { mut served, socket, token, port } = scene;
-    std::thread::sleep(Duration::from_millis(1_500));
     served.signal(Signal::KILL);
     served = served.restarted();
     let scene = Scene { served, socket, token, port };
@@ -372,14 +370,8 @@ fn check_of_the_api_is_durable_and_cannot_be_a_script() {
     scene.told(&["checks", "set", "app", "kind=tcp", &closed, "interval=200ms", "timeout=150ms"]);
     scene.shows(&["127.0.9.1  app    down"]);
     scene.done(&["records", "delete", "api.example", "www", "A"]);
-    let until = Instant::now() + PATIENCE;
-    while !scene
-        .run(&["checks", "delete", "app", "--socket", scene.socket.to_str().unwrap()])
-        .status
-        .success()
-    {
-        assert!(Instant::now() < until, "no set names it");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let socket = scene.socket.to_str().unwrap();
+    let deleted = || scene.run(&["checks", "delete", "app", "--socket", socket]);
+    wait::until_value("no set names it", deleted, |output| output.status.success());
     assert!(!scene.told(&["checks", "list"]).contains("app"));
 }

@@ -1,5 +1,5 @@
 //! Conditions, reasons and the journal, by command.
-use crate::served::{PATIENCE, Served, binary};
+use crate::served::{Served, binary};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, copy};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -8,6 +8,7 @@ use std::process::{Child, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use test_support::wait::deadline;
 
 /// A server with an API.
 struct Scene {
@@ -231,7 +232,7 @@ fn journal_is_followed_over_a_restart_of_the_server() {
     let errors = lines(child.stderr.take().expect("a pipe"));
     let following = Following(child, out, errors);
     let next = |kind: &str, revision: u64| {
-        let line = following.1.recv_timeout(PATIENCE).expect("an entry");
+        let line = following.1.recv_timeout(deadline()).expect("an entry");
         let entry: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         assert_eq!((&entry["kind"], &entry["revision"]), (&kind.into(), &revision.into()));
     };
@@ -239,7 +240,7 @@ fn journal_is_followed_over_a_restart_of_the_server() {
     scene.set("10.0.0.1", &[]);
     next("changed", 2);
     proxy.aim(None);
-    let told = following.2.recv_timeout(PATIENCE).expect("a line");
+    let told = following.2.recv_timeout(deadline()).expect("a line");
     assert!(told.contains("waiting for the server"), "{told}");
     scene.set("10.0.0.2", &[]);
     let Scene { mut served, token, .. } = scene;
@@ -250,7 +251,7 @@ fn journal_is_followed_over_a_restart_of_the_server() {
     let again = Scene { token, ..again };
     proxy.aim(Some(again.api));
     next("changed", 3);
-    assert_eq!(following.2.recv_timeout(PATIENCE).expect("a line"), "the server answers again");
+    assert_eq!(following.2.recv_timeout(deadline()).expect("a line"), "the server answers again");
     again.done(&["zones", "delete", "api.example", "--yes"]);
     next("deleted", 4);
 }

@@ -1,10 +1,10 @@
 //! Checks of services beside a real API server.
-use crate::clustered::{POLL, expect, serve};
-use crate::served::{PATIENCE, binary};
+use crate::clustered::{expect, serve};
+use crate::served::binary;
 use cluster::{Cluster, objects};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::Instant;
+use test_support::wait;
 use wire::Rtype;
 
 const NAME: &str = "front.shop.svc.cluster.local";
@@ -61,8 +61,7 @@ fn annotation_adds_a_check_to_ready_endpoints() {
     for last in [3, 4] {
         run(&socket, &["force-up", "--any", &format!("10.1.8.{last}")]);
     }
-    std::thread::sleep(5 * POLL);
-    answered(&[1, 2]);
+    // What is set later holds later.
     run(&socket, &["restore", "10.1.8.2"]);
     answered(&[2]);
 
@@ -79,12 +78,8 @@ fn annotation_adds_a_check_to_ready_endpoints() {
     };
     annotate(json!("absent"));
     answered(&[1, 2]);
-    let until = Instant::now() + PATIENCE;
     let why = "shop/front: dunlin.io/check \"absent\": there is no such check";
-    while unused(&socket) != json!([why]) {
-        assert!(Instant::now() < until, "{}", unused(&socket));
-        std::thread::sleep(POLL);
-    }
+    wait::until_eq("what is not used", || unused(&socket), json!([why]));
     run(&socket, &["checks", "set", "absent", "kind=tcp", "port=81"]);
     run(&socket, &["restore", "10.1.8.1"]);
     run(&socket, &["force-down", "10.1.8.2", "--check", "absent"]);

@@ -3,16 +3,16 @@
 mod chart;
 mod kubelet;
 
-use crate::clustered::{POLL, answer, serve};
-use crate::fleet_node::{Node, answers, eventually};
-use crate::served::{PATIENCE, Served, binary};
+use crate::clustered::{answer, expect, serve};
+use crate::fleet_node::{Node, answers};
+use crate::served::{Served, binary, holds};
 use cluster::{Cluster, objects};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
+use test_support::wait;
 use wire::Rtype;
 
 const BASE: &str = include_str!("../../../../packaging/kubernetes/base/cluster-dns.yaml");
@@ -166,23 +166,17 @@ fn the_cache_of_a_node_answers_while_the_central_server_is_away() {
     // A change is seen after at most 5 s.
     let object = "/api/v1/namespaces/shop/services/web";
     cluster.request("DELETE", object, &Value::Null).expect("an answer");
-    let until = Instant::now() + PATIENCE;
-    while answer(node.address, web, Rtype::A).as_deref() != Some("NXDOMAIN") {
-        assert!(Instant::now() < until, "it is answered for ever");
-        std::thread::sleep(POLL);
-    }
+    expect(node.address, web, Rtype::A, "NXDOMAIN");
     let ip = json!({ "clusterIP": "10.96.7.7" });
     cluster.create(&objects::service("shop", "web", &[("http", "TCP", 80)], ip));
     // Both workers of this test know it.
     let is_known = || answer(node.address, web, Rtype::A).as_deref() == Some(known);
-    while !(0..20).all(|_| is_known()) {
-        assert!(Instant::now() < until, "it is not answered again");
-        std::thread::sleep(POLL);
-    }
+    wait::until_true("it is answered again", || (0..20).all(|_| is_known()));
 
     central.end();
-    // Longer than any answer is fresh.
-    std::thread::sleep(std::time::Duration::from_secs(7));
+    // Extended DNS Error 3 (RFC 8914): a stale answer.
+    let is_stale = |reply: &Vec<u8>| holds(reply, &[0, 15, 0, 2, 0, 3]);
+    wait::until_value("a stale answer", || node.ask(web), is_stale);
     for _ in 0..20 {
         assert_eq!(answer(node.address, web, Rtype::A).as_deref(), Some(known));
     }
@@ -290,7 +284,7 @@ fn servers_with_the_config_of_the_fleet_share_their_records() {
         let names = members.iter().map(|member| member["name"].as_str().map(str::to_owned));
         names.collect::<Option<Vec<_>>>().unwrap_or_default()
     };
-    eventually("all are members", || names() == ["dunlin-0", "dunlin-1", "dunlin-2"]);
+    wait::until_true("all are members", || names() == ["dunlin-0", "dunlin-1", "dunlin-2"]);
 
     let token = nodes[0].create_token("deploy");
     let ca = path("ca.pem", ca);
@@ -301,14 +295,14 @@ fn servers_with_the_config_of_the_fleet_share_their_records() {
     };
     let create = ["zones", "create", "fleet.example", "--nameserver", "ns.example.net."];
     // The token is known to the others a moment later.
-    eventually("a zone is created", || write(&nodes[1], &create).status.success());
+    wait::until_true("a zone is created", || write(&nodes[1], &create).status.success());
     for (n, writer) in nodes.iter().enumerate() {
         let (name, address) = (format!("n{n}"), format!("192.0.2.{n}"));
         let set = ["records", "set", "fleet.example", &name, "A", "--ttl", "60", &address];
         let what = format!("dunlin-{n} writes");
-        eventually(&what, || write(writer, &set).status.success());
+        wait::until_true(&what, || write(writer, &set).status.success());
         for node in &nodes {
-            eventually("each server answers", || {
+            wait::until_true("each server answers", || {
                 answers(node, &format!("{name}.fleet.example"), [192, 0, 2, n as u8])
             });
         }

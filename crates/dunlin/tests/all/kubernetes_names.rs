@@ -1,11 +1,11 @@
 //! `dunlin serve` beside a real API server: the names of services and endpoints, and their changes.
-use crate::clustered::{POLL, answer, expect, serve};
-use crate::served::{PATIENCE, Served};
+use crate::clustered::{answer, expect, serve};
+use crate::served::Served;
 use cluster::{Cluster, objects};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Instant;
+use test_support::wait;
 use wire::Rtype;
 
 /// Services and endpoints of each kind.
@@ -171,18 +171,14 @@ fn check_compat(cluster: &Cluster) {
 fn check_sample(served: &Served, socket: &Path) {
     let reply = served.ask_over_tcp("many.shop.svc.cluster.local");
     assert_eq!(u16::from_be_bytes([reply[6], reply[7]]), 65_000 / 16);
-    let until = Instant::now() + PATIENCE;
-    loop {
+    let sampled = || {
         let mut command = crate::served::binary();
         let output = command.args(["status", "-o", "json", "--socket"]).arg(socket).output();
         let status: Value = serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
-        // That of the service, and that of its zonal name for all zones.
-        if status["kubernetes"]["sampled"] == 2 {
-            return;
-        }
-        assert!(Instant::now() < until, "{}", status["kubernetes"]);
-        std::thread::sleep(POLL);
-    }
+        status["kubernetes"]["sampled"].as_u64()
+    };
+    // That of the service, and that of its zonal name for all zones.
+    wait::until_eq("sampled sets", sampled, Some(2));
 }
 
 #[test]

@@ -9,16 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::{self, sleep};
-use std::time::{Duration, Instant};
+use std::thread;
+use test_support::wait;
 use zone_manager::command::{
     AcceptedZone, Command as ServerCommand, CommandOutcome, ReloadOutcome, TokenOutcome,
     TokenRequest,
 };
 use zone_manager::status::{ServerState, Status, ThreadStatus, ZoneState, ZoneStatus, find_faults};
-
-/// How long anything may take, on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A server that received a thousand more queries at each status request.
 struct TestServer {
@@ -176,7 +173,7 @@ fn top_in_a_pipe_writes_lines_and_ends_with_the_pipe() {
     let rate: f64 = rate.parse().unwrap();
     assert!((1.0..=10_001.0).contains(&rate), "1,000 in 100 ms or more: {line}");
     drop(lines);
-    assert_eq!(wait(&mut top), Some(0));
+    assert_eq!(wait::until_exit("top", &mut top).code(), Some(0));
 }
 
 #[test]
@@ -194,22 +191,7 @@ fn top_as_json_writes_an_object_a_line_and_ends_with_the_pipe() {
     assert!((1.0..=10_001.0).contains(&rate), "1,000 in 100 ms or more: {look}");
     assert_eq!((&look["zones"], &look["zones_not_current"]), (&1.into(), &1.into()), "{look}");
     drop(lines);
-    assert_eq!(wait(&mut top), Some(0));
-}
-
-/// Waits for the end of a process.
-fn wait(child: &mut Child) -> Option<i32> {
-    let begun = Instant::now();
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status.code();
-        }
-        if begun.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("it does not end");
-        }
-        sleep(Duration::from_millis(20));
-    }
+    assert_eq!(wait::until_exit("top", &mut top).code(), Some(0));
 }
 
 /// Whether script(1) exists. If not, prints so, and panics if nothing may be skipped.
@@ -254,7 +236,7 @@ fn check_on_a_terminal(test: &str, end: impl FnOnce(&mut Child, &str)) {
     let pid = shown.split("PID=").nth(1).unwrap().lines().next().unwrap().trim().to_owned();
     end(&mut script, &pid);
     out.read_to_end(&mut all).unwrap();
-    assert_eq!(wait(&mut script), Some(0), "{}", text_of(&all));
+    assert_eq!(wait::until_exit("script", &mut script).code(), Some(0), "{}", text_of(&all));
     assert_restored(&text_of(&all));
 }
 

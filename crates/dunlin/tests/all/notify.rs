@@ -1,9 +1,10 @@
 //! NOTIFY and TSIG, as other servers and clients send them.
-use crate::served::{HEAD, NOERROR, PATIENCE, REFUSED, Served, query, rcode, zone};
+use crate::served::{HEAD, NOERROR, REFUSED, Served, query, rcode, zone};
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 use test_support::skip::skip;
+use test_support::wait::deadline;
 
 const FORMERR: u8 = 1;
 const NOTAUTH: u8 = 9;
@@ -21,7 +22,7 @@ fn notify(zone: &str, rtype: u8) -> Vec<u8> {
 
 fn send(served: &Served, message: &[u8]) -> Vec<u8> {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(deadline())).expect("a timeout");
     socket.send_to(message, served.address).expect("sent");
     let mut reply = [0; 4096];
     let len = socket.recv(&mut reply).expect("a reply");
@@ -31,7 +32,7 @@ fn send(served: &Served, message: &[u8]) -> Vec<u8> {
 
 fn send_over_tcp(served: &Served, message: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(served.address).expect("a connection");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(deadline())).expect("a timeout");
     let framed = [&(message.len() as u16).to_be_bytes(), message].concat();
     stream.write_all(&framed).expect("sent");
     let mut length = [0; 2];

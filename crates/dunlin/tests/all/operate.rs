@@ -1,5 +1,5 @@
 //! A running server: reload, status, drain and hot restart.
-use crate::served::{HEAD, NOERROR, PATIENCE, Served, binary, rcode, zone};
+use crate::served::{HEAD, NOERROR, Served, binary, rcode, zone};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
-use std::time::{Duration, Instant};
+use test_support::wait::{self, deadline};
 
 /// A server with an admin socket, and one zone.
 fn start(test: &str, config: &str) -> Served {
@@ -68,14 +68,7 @@ fn config_that_removes_most_zones_is_held_until_accepted() {
     let files: Vec<(&str, &str)> = files.iter().map(|(name, text)| (&**name, *text)).collect();
     let served = Served::start("operate_emptied", &config, &files);
     let copy = data.join("zones/z7.test.zone");
-    let until = Instant::now() + PATIENCE;
-    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
-        while !is_so() {
-            assert!(Instant::now() < until, "{what}");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    };
-    wait("its copy is saved", &|| copy.exists());
+    wait::until_true("its copy is saved", || copy.exists());
     let ask = |args: &[&str]| {
         let output = binary().args(args).arg("--socket").arg(&socket).output();
         output.expect("it runs")
@@ -99,12 +92,12 @@ fn config_that_removes_most_zones_is_held_until_accepted() {
     let output = ask(&["reload", "--accept"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(rcode(&served.ask("ns.z7.test")), 5, "REFUSED");
-    wait("its copy is set aside", &|| copy.with_extension("zone.removed").exists());
+    wait::until_true("its copy is set aside", || copy.with_extension("zone.removed").exists());
     fs::remove_file(served.folder.join("z7.test.zone")).expect("it goes");
     fs::write(&file, whole).expect("a config");
     assert_eq!(ask(&["reload"]).status.code(), Some(1), "one file is missing");
     assert_eq!(rcode(&served.ask("ns.z7.test")), NOERROR, "from the copy");
-    wait("its copy is back in place", &|| copy.exists());
+    wait::until_true("its copy is back in place", || copy.exists());
 }
 
 /// A pipe without a writer neither blocks the server nor changes it.
@@ -152,11 +145,9 @@ impl Loading {
         command.args(["serve", "-c"]).arg(folder.join("dunlin.toml")).stderr(Stdio::piped());
         let server = Process(command.spawn().expect("it runs"));
         let mut loading = Self { server, socket, status: String::new() };
-        let until = Instant::now() + PATIENCE;
-        while !loading.status.starts_with("dunlin ") {
-            assert!(Instant::now() < until, "no answer");
-            loading.status = loading.told("status");
-        }
+        let status = || loading.told("status");
+        loading.status =
+            wait::until_value("a status", status, |status| status.starts_with("dunlin "));
         loading
     }
 
@@ -178,11 +169,8 @@ impl Drop for Loading {
 fn ask_while_it_loads(hosts: u32) -> Option<(String, String)> {
     let loading = Loading::start("operate_start", hosts);
     let refused = loading.told("reload");
-    let until = Instant::now() + 6 * PATIENCE;
-    while !loading.told("status").contains(", serving, ") {
-        assert!(Instant::now() < until, "it does not serve");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    let status = || loading.told("status");
+    wait::until_value("it serves", status, |status| status.contains(", serving, "));
     let both = loading.status.contains(", starting, ") && !refused.starts_with("reloaded");
     both.then(|| (loading.status.clone(), refused))
 }
@@ -216,10 +204,8 @@ fn reload_during_a_hot_restart_is_refused() {
     }
     drop(offer);
     served.expect_line("going on alone", "WARN");
-    let until = Instant::now() + PATIENCE;
-    while ask(&served, "reload").status.code() != Some(0) {
-        assert!(Instant::now() < until, "it is not taken");
-    }
+    let reload = || ask(&served, "reload");
+    wait::until_value("a reload", reload, |output| output.status.code() == Some(0));
 }
 
 /// A load in progress is finished first, unless a second signal ends the process.
@@ -277,11 +263,7 @@ fn log_without_a_reader_delays_nothing() {
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
     let pid = Pid::from_child(&new_process.0);
     kill_process(pid, Signal::TERM).expect("it runs");
-    let until = Instant::now() + PATIENCE;
-    while new_process.0.try_wait().expect("a child").is_none() {
-        assert!(Instant::now() < until, "it does not end");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+    wait::until_exit("the new process", &mut new_process.0);
     let mut begin = [0; 1 << 10];
     held.read_exact(&mut begin).expect("what was written before");
 }
@@ -299,10 +281,8 @@ fn reloads_faster_than_they_finish_are_merged() {
         // One thread waits for the zones, the others are blocking threads of tokio.
         assert!(threads() <= before + 4, "{} threads, {before} before", threads());
     }
-    let until = Instant::now() + PATIENCE;
-    while !text(&ask(&served, "status")).contains("reloaded") {
-        assert!(Instant::now() < until, "none was heard");
-    }
+    let status = || text(&ask(&served, "status"));
+    wait::until_value("a reload in the status", status, |status| status.contains("reloaded"));
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
 }
 
@@ -320,7 +300,7 @@ impl Drop for Process {
 /// The status line of `/readyz`.
 fn readiness(ops: SocketAddr) -> String {
     let mut stream = TcpStream::connect(ops).expect("a listener");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(deadline())).expect("a timeout");
     stream
         .write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .expect("sent");
@@ -341,14 +321,16 @@ fn readiness_does_not_flap_during_a_hot_restart() {
     let mut command = binary();
     command.args(["serve", "--hot-restart", "-c"]).arg(served.folder.join("dunlin.toml"));
     let _new_process = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
-    let begun = Instant::now();
     let mut asked = 0;
-    while served.child.try_wait().expect("a child").is_none() {
-        assert!(begun.elapsed() < PATIENCE, "the old one does not end");
-        let said = readiness(ops);
-        assert!(said.contains("200"), "{said:?} after {:?}", begun.elapsed());
-        asked += 1;
-    }
+    wait::until("the end of the old process", || {
+        let ended = served.child.try_wait().expect("a child");
+        if ended.is_none() {
+            let said = readiness(ops);
+            assert!(said.contains("200"), "{said:?}, the {asked}th");
+            asked += 1;
+        }
+        ended
+    });
     assert!(asked > 0 && served.status() == Some(0));
     assert!(readiness(ops).contains("200"), "the new process's");
 }

@@ -1,7 +1,7 @@
 //! A store that cannot be opened, for an operator and a client: everything else is served (I11).
 use test_support::skip;
 
-use crate::served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, binary, holds, rcode, zone};
+use crate::served::{HEAD, NOERROR, SERVFAIL, Served, binary, holds, rcode, zone};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
@@ -9,7 +9,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use test_support::wait::{self, deadline};
 
 /// EDE 14, Not Ready, as an EDNS option (RFC 8914 §2).
 const NOT_READY: [u8; 6] = [0, 15, 0, 2, 0, 14];
@@ -107,22 +107,15 @@ impl Scene {
 
     /// Waits until no fault is reported.
     fn await_fine(&self) {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let output = self.run(&["status"]);
-            if output.status.success() {
-                return;
-            }
-            assert!(Instant::now() < until, "{output:?}");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        let status = || self.run(&["status"]);
+        wait::until_value("no fault", status, |output| output.status.success());
     }
 
     /// Sends a request to the API; returns the status and the whole response.
     fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let host = self.api.trim_start_matches("http://");
         let mut stream = TcpStream::connect(host).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(deadline())).expect("a timeout");
         let (token, len) = (&self.token, body.len());
         let request = format!(
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\

@@ -1,5 +1,5 @@
 //! Zones of the store, for an operator and a client.
-use crate::served::{HEAD, NOERROR, PATIENCE, SERVFAIL, Served, rcode, zone};
+use crate::served::{HEAD, NOERROR, SERVFAIL, Served, rcode, zone};
 use compile::Image;
 use image::HashKey;
 use records::{Batch, Edit, Policy, RecordService, SetValue, SoleOwner, WriteContext};
@@ -9,7 +9,6 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Instant;
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::ZonePublisher;
@@ -95,10 +94,9 @@ fn new_process_gets_the_store() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dunlin"));
     command.args(["serve", "--hot-restart", "-c"]).arg(served.folder.join("dunlin.toml"));
     let mut new_process = Process(command.stderr(Stdio::null()).spawn().expect("it runs"));
-    let until = Instant::now() + PATIENCE;
     served.expect_line("handed over", "INFO");
     assert_eq!(served.status(), Some(0));
     served.expect_address("www.store.test", [192, 0, 2, 9]);
-    assert!(new_process.0.try_wait().expect("a child").is_none() && Instant::now() < until);
+    assert!(new_process.0.try_wait().expect("a child").is_none());
     let _ = fs::remove_file(socket);
 }

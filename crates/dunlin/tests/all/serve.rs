@@ -1,13 +1,12 @@
 //! `dunlin serve`, for an operator and a client.
-use crate::served::{
-    HEAD, NOERROR, PATIENCE, REFUSED, SERVFAIL, Served, holds, query, rcode, zone,
-};
+use crate::served::{HEAD, NOERROR, REFUSED, SERVFAIL, Served, holds, query, rcode, zone};
 use rustix::process::Signal;
 use std::fs;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use test_support::wait::{self, deadline};
 
 #[test]
 fn zone_that_cannot_be_loaded_fails_alone() {
@@ -64,7 +63,7 @@ fn response_is_never_answered() {
     let mut malformed = query("ns.a.test");
     malformed.truncate(14);
     for question in [query("ns.a.test"), query("x.elsewhere.test"), malformed] {
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        socket.set_read_timeout(Some(deadline())).expect("a timeout");
         socket.send_to(&question, served.address).expect("sent");
         let mut reply = [0; 4096];
         let len = socket.recv(&mut reply).expect("a reply");
@@ -88,7 +87,7 @@ fn each_address_comes_first_equally_often() {
     // The data of the first record: after the question, a pointer, type, class, TTL and length.
     let first = question.len() - 11 + 12;
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
-    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(deadline())).expect("a timeout");
     let mut counts = [0u32; ADDRESSES];
     for _ in 0..QUESTIONS {
         socket.send_to(&question, served.address).expect("sent");
@@ -109,16 +108,13 @@ fn signals_reload_log_counters_and_end() {
     served.expect_line("zone loaded", "a.test.");
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
     // Counters follow the replies of their burst, so they may come a moment later.
-    let until = Instant::now() + PATIENCE;
-    loop {
+    let counters = || {
         served.signal(Signal::USR1);
         let all = served.expect_line("counters", "\"all\"");
         served.expect_line("imbalance", "mean");
-        if (&all["received"], &all["replied"]) == (&1.into(), &1.into()) {
-            break;
-        }
-        assert!(Instant::now() < until, "{all}");
-    }
+        ["received", "replied"].map(|key| all[key].as_u64())
+    };
+    wait::until_eq("received and replied", counters, [Some(1), Some(1)]);
     served.end();
 }
 

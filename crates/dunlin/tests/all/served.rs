@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
+use test_support::wait::{self, deadline};
 
-/// Maximum time of any step, on a busy machine or an emulated CPU.
-pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The begin of a zone file.
 pub const HEAD: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
 pub const NOERROR: u8 = 0;
@@ -111,7 +110,7 @@ impl Served {
 
     /// Like `expect_line`, with the lines before it.
     fn read_to_line(&self, word: &str, other: &str) -> (Value, Vec<String>) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + deadline();
         let mut seen = Vec::new();
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -146,14 +145,7 @@ impl Served {
 
     /// Waits for the end; returns the exit status.
     pub fn status(&mut self) -> Option<i32> {
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            if let Some(status) = self.child.try_wait().expect("a child") {
-                return status.code();
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        panic!("it does not end");
+        wait::until_exit("the server", &mut self.child).code()
     }
 
     /// Sends SIGTERM; the server must end without an error.
@@ -174,15 +166,11 @@ impl Served {
 
     /// Queries until the answer is this address: file changes are noticed a little later.
     pub fn expect_address(&self, name: &str, address: [u8; 4]) {
-        let until = Instant::now() + PATIENCE;
-        while Instant::now() < until {
-            let reply = self.ask(name);
-            if rcode(&reply) == NOERROR && holds(&reply, &address) {
-                return;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        panic!("{name} is not {address:?}");
+        wait::until_value(
+            &format!("{name} A {address:?}"),
+            || self.ask(name),
+            |reply| rcode(reply) == NOERROR && holds(reply, &address),
+        );
     }
 }
 
@@ -206,7 +194,7 @@ pub fn binary() -> Command {
 /// The response to a request with JSON at a local socket.
 pub fn request(socket: &Path, method: &str, path: &str, body: &str) -> io::Result<String> {
     let mut stream = UnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(deadline()))?;
     let len = body.len();
     write!(
         stream,
@@ -220,7 +208,7 @@ pub fn request(socket: &Path, method: &str, path: &str, body: &str) -> io::Resul
 
 /// Queries a server for an A record over UDP; returns the whole reply.
 pub fn ask(address: SocketAddr, name: &str) -> Vec<u8> {
-    ask_within(address, name, PATIENCE).expect("a reply")
+    ask_within(address, name, deadline()).expect("a reply")
 }
 
 /// Like `ask`; `None` if no reply came within `patience`.
@@ -242,7 +230,7 @@ pub fn exchange(address: SocketAddr, query: &[u8], patience: Duration) -> Option
 /// Queries a server for an A record over TCP.
 pub fn ask_over_tcp(address: SocketAddr, name: &str) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(deadline())).expect("a timeout");
     let query = query(name);
     stream.write_all(&(query.len() as u16).to_be_bytes()).expect("sent");
     stream.write_all(&query).expect("sent");

@@ -1,7 +1,7 @@
 //! A server on AF_XDP under a steady load while its records change: for some seconds, or for as
 //! long as `make campaign-xdp-soak` says. Needs root.
 use crate::pair::{Wire, is_root};
-use crate::served::{NOERROR, PATIENCE, Served, ask_within, binary, holds, rcode, zone};
+use crate::served::{NOERROR, Served, ask_within, binary, holds, rcode, zone};
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::names::{Order, QuestionSet, QuestionSpec};
 use lab_load::query::QueryFormat;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::thread::{sleep, spawn};
 use std::time::{Duration, Instant};
+use test_support::wait;
 use wire::{Name, NameBuf, Rtype};
 
 const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 53);
@@ -100,37 +101,30 @@ fn run(options: &Options) -> Report {
 fn change(wire: &Wire, folder: &Path, lot: u32, count: u32) {
     let (new, file) = (folder.join("new"), folder.join("changing.test.zone"));
     std::fs::write(&new, records(lot, count)).and_then(|()| std::fs::rename(&new, file)).unwrap();
-    let end = Instant::now() + PATIENCE;
-    loop {
-        // Under this load a query may be lost, and is repeated.
-        let ask = || ask_within(AT, "n1.changing.test", Duration::from_secs(1));
-        if let Some(reply) = wire.in_client(ask) {
-            assert_eq!(rcode(&reply), NOERROR, "lot {lot}");
-            if holds(&reply, &[10, lot as u8, 0, 1]) {
-                return;
-            }
-        }
-        assert!(Instant::now() < end, "lot {lot} is not answered");
-        sleep(Duration::from_millis(50));
-    }
+    // Under this load a query may be lost, and is repeated.
+    let ask = || ask_within(AT, "n1.changing.test", Duration::from_secs(1));
+    wait::until_value(
+        &format!("an answer of lot {lot}"),
+        || wire.in_client(ask),
+        |reply| {
+            reply.as_ref().is_some_and(|reply| {
+                assert_eq!(rcode(reply), NOERROR, "lot {lot}");
+                holds(reply, &[10, lot as u8, 0, 1])
+            })
+        },
+    );
 }
 
 /// At rest, each frame must be free or in one of the rings.
 fn expect_all_frames(folder: &Path) {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let queue = &status(folder)["xdp"]["queues"][0];
+    let queue = || status(folder)["xdp"]["queues"][0].take();
+    let queue = wait::until_value("all frames in a place", queue, |queue| {
         let places = queue["places"].as_object().expect("places");
         let sum: u64 = places.values().map(|count| count.as_u64().expect("a count")).sum();
-        if Some(sum) == queue["frames"].as_u64() {
-            let lost = &queue["lost"];
-            eprintln!("{sum} frames: {places:?}; lost: {lost}");
-            assert_eq!((&lost["stray"], &lost["invalid"]), (&0.into(), &0.into()));
-            return;
-        }
-        assert!(Instant::now() < end, "{sum} of {}: {places:?}", queue["frames"]);
-        sleep(Duration::from_millis(20));
-    }
+        Some(sum) == queue["frames"].as_u64()
+    });
+    eprintln!("frames: {}; lost: {}", queue["places"], queue["lost"]);
+    assert_eq!((&queue["lost"]["stray"], &queue["lost"]["invalid"]), (&0.into(), &0.into()));
 }
 
 #[test]
@@ -160,6 +154,7 @@ fn load_and_changes_give_no_wrong_answer_lost_frame_or_growth() {
         if before == 0 && begun.elapsed() > length / 10 {
             before = resident_bytes(&folder);
         }
+        // A change a second.
         sleep((begun + Duration::from_secs(u64::from(lot) - 1)).duration_since(Instant::now()));
     }
     let after = resident_bytes(&folder);

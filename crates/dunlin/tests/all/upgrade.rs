@@ -1,9 +1,9 @@
 //! `make campaign-kill-upgrade OLDER=BINARY`: upgrade, write, go back, with the binary of an older
 //! version whose store has an older format than this one's.
-use crate::served::{PATIENCE, Served, binary, holds};
+use crate::served::{Served, binary, holds};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::Instant;
+use test_support::wait;
 
 fn config(name: &str, socket: &Path) -> String {
     format!(
@@ -90,18 +90,14 @@ fn older_version_takes_over_what_the_newer_one_wrote() {
 
     // The older version refuses the newer files, says how to go back, and leaves them as they are.
     let mut version = Version::start(&older, "upgrade-data");
-    let until = Instant::now() + PATIENCE;
-    loop {
+    let status = || {
         let status = version.run(&["status", "--socket", &socket_of(&version)]);
-        let status = String::from_utf8_lossy(&status.stdout).into_owned();
-        if status.contains("newer version of Dunlin") && status.contains("zones snapshot --format")
-        {
-            println!("{status}");
-            break;
-        }
-        assert!(Instant::now() < until, "{status}");
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
+        String::from_utf8_lossy(&status.stdout).into_owned()
+    };
+    let status = wait::until_value("how to go back", status, |status| {
+        status.contains("newer version of Dunlin") && status.contains("zones snapshot --format")
+    });
+    println!("{status}");
     version.served.end();
     let mut version = Version::start(&newer, "upgrade-data");
     assert_eq!(version.get()["comment"], "rack 7", "nothing has changed");

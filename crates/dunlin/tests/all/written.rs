@@ -1,15 +1,14 @@
 //! Zone files that are written while they are served, for an operator and a client.
-use crate::served::{NOERROR, PATIENCE, Served, binary, holds, rcode, zone};
+use crate::served::{NOERROR, Served, binary, holds, rcode, zone};
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::Output;
-use std::thread;
-use std::time::{Duration, Instant};
+use test_support::wait;
 
 /// Names of the zone besides its name server.
 const NAMES: usize = 2_000;
-/// Longer than a file must be unchanged if no event reports its close.
-const PAUSE: Duration = Duration::from_millis(2_300);
+/// What the status says of a file that somebody has open.
+const WRITES: &str = "a process has been writing its file";
 
 /// A line for each name with its address, which contains the generation.
 fn lines(serial: u8) -> Vec<String> {
@@ -47,11 +46,7 @@ fn copy(served: &Served) -> String {
 
 /// Waits until the saved copy contains this text.
 fn expect_copy(served: &Served, part: &str) {
-    let until = Instant::now() + PATIENCE;
-    while !copy(served).contains(part) {
-        assert!(Instant::now() < until, "no copy with {part}");
-        thread::sleep(Duration::from_millis(20));
-    }
+    wait::until_true(&format!("a copy with {part}"), || copy(served).contains(part));
 }
 
 #[test]
@@ -66,21 +61,22 @@ fn slowly_written_zone_is_loaded_when_it_is_closed() {
         let (most, rest) = part.split_at(part.len() - 4);
         writer.write_all(most.as_bytes()).expect("written");
         writer.sync_all().expect("written");
-        let until = Instant::now() + if nth % 2 == 0 { PAUSE } else { Duration::from_millis(300) };
-        while Instant::now() < until {
+        let status = || {
             for n in [0, NAMES / 2, NAMES - 1] {
                 let reply = served.ask(&format!("n{n}.a.test"));
                 let address = [10, 1, (n / 250) as u8, (n % 250) as u8];
                 assert_eq!(rcode(&reply), NOERROR, "n{n} in part {nth}");
                 assert!(holds(&reply, &address), "n{n} in part {nth}: {reply:?}");
             }
-            thread::sleep(Duration::from_millis(20));
-        }
+            told(&dunlin(&served, &["status"]))
+        };
+        // It would be read by now if nobody had it open.
+        wait::until_value("the writer is noticed", status, |status| status.contains(WRITES));
         writer.write_all(rest.as_bytes()).expect("written");
     }
     assert_eq!(copy(&served), before, "the copy is of what is served");
     let status = told(&dunlin(&served, &["status"]));
-    assert!(status.contains("a process has been writing its file"), "{status}");
+    assert!(status.contains(WRITES), "{status}");
     let reloaded = dunlin(&served, &["reload"]);
     assert_eq!(reloaded.status.code(), Some(1), "{}", told(&reloaded));
     assert!(told(&reloaded).contains("has been writing"), "{}", told(&reloaded));

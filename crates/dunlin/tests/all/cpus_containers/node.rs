@@ -6,9 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use test_support::containerd::Containerd;
 use test_support::skip::leave;
+use test_support::wait;
 
 /// A script that runs for a moment some ten times a second, and starts no other process from
 /// then on. Each wake-up asks the scheduler for an idle CPU; a loop that never sleeps stays where
@@ -239,11 +240,8 @@ impl Node {
     }
 
     pub fn wait_for_end(&mut self, container: &str) {
-        let begin = Instant::now();
-        while !self.containerd.must(&["state", container]).contains("EXITED") {
-            assert!(begin.elapsed() < Duration::from_secs(120), "{container} does not end");
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let state = || self.containerd.must(&["state", container]);
+        wait::until_value("the container ends", state, |state| state.contains("EXITED"));
     }
 
     /// The CPUs of each group, a line each.
@@ -256,18 +254,9 @@ impl Node {
 
     /// Waits until it is so.
     pub fn wait(&self, what: &str, is_so: impl Fn(&Self) -> bool) {
-        let begin = Instant::now();
-        loop {
-            let asked = Instant::now();
-            if is_so(self) {
-                return;
-            }
-            if begin.elapsed() > Duration::from_secs(120) {
-                panic!("{what}: not so\n{}\n{}", self.sets(), self.log());
-            }
-            // To ask takes time from all others where CPUs are emulated: at most a fifth of it.
-            std::thread::sleep((4 * asked.elapsed()).max(Duration::from_millis(20)));
-        }
+        wait::until_ok(what, || {
+            is_so(self).then_some(()).ok_or_else(|| format!("{}\n{}", self.sets(), self.log()))
+        });
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use test_support::wait;
 
 /// `PF_KTHREAD` of a thread's flags.
 const KERNEL_THREAD: u64 = 0x0020_0000;
@@ -107,15 +107,12 @@ impl Trace {
 
     /// Waits until what has happened by now has been read.
     fn catch_up(&self) {
-        let (until, begin) = (now(), Instant::now());
+        let until = now();
         let is_late = || {
             let switches = self.switches.lock().expect("switches");
             switches.last().is_none_or(|last| last.at < until)
         };
-        while is_late() {
-            assert!(begin.elapsed() < Duration::from_secs(120), "the trace stands still");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait::until_true("the trace is read", || !is_late());
     }
 
     fn note_kernel_threads(&self) {

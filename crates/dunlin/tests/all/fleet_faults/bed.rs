@@ -1,5 +1,5 @@
 //! Three members of etcd and three servers, each a host on a switch, and the load on them.
-use crate::served::{PATIENCE, Served, ask_within, binary, exchange, query, rcode, request};
+use crate::served::{Served, ask_within, binary, exchange, query, rcode, request};
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
 use test_support::spaces::Lan;
+use test_support::wait;
 
 /// The members of etcd are the first hosts, the servers the next.
 pub const MEMBERS: usize = 3;
@@ -22,6 +23,10 @@ const NAMES: usize = 30;
 const FILLERS: u32 = 400;
 /// How long a server may take for an answer or a response before it counts as silent.
 const SILENCE: Duration = Duration::from_secs(10);
+
+/// Between two writes of a writer, and after one that was refused.
+const WRITE_PAUSE: Duration = Duration::from_millis(10);
+const REFUSED_PAUSE: Duration = Duration::from_millis(60);
 
 /// The user of etcd that the servers are.
 pub const USER: &str = "dunlin";
@@ -210,15 +215,14 @@ impl Bed {
         };
         let changes: Vec<String> = (0..FILLERS).map(change).collect();
         let body = format!("{{\"changes\":[{}]}}", changes.join(","));
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let (status, text) = self.request(0, "PATCH", "/v1/zones/fleet.example/rrsets", &body);
-            if status == 200 {
-                return;
+        wait::until_ok("the fillers are written", || {
+            match self.request(0, "PATCH", "/v1/zones/fleet.example/rrsets", &body) {
+                (200, _) => Ok(()),
+                // Many writers wait.
+                (503, text) => Err(text),
+                (status, text) => panic!("{status} {text}"),
             }
-            // Many writers wait.
-            assert!(status == 503 && Instant::now() < until, "{text}");
-        }
+        });
     }
 
     /// Writes through every server until each succeeds, and waits until all answer what was
@@ -226,24 +230,16 @@ impl Bed {
     pub fn agree(&mut self, from: Instant) -> Duration {
         self.marker += 1;
         let value = self.marker;
-        let until = Instant::now() + PATIENCE;
         for server in 0..SERVERS {
-            loop {
-                let (status, text) = self.set(server, &marker_name(server), value);
-                if status == 200 {
-                    break;
-                }
-                assert!(Instant::now() < until, "server {server} refuses: {status} {text}");
-                thread::sleep(Duration::from_millis(10));
-            }
+            let set = || self.set(server, &marker_name(server), value);
+            let what = format!("server {server} takes a write");
+            wait::until_value(&what, set, |(status, _)| *status == 200);
         }
         for server in 0..SERVERS {
             for marker in 0..SERVERS {
                 let name = marker_name(marker);
-                while address_of(self.address(server), &name) != Some(value) {
-                    assert!(Instant::now() < until, "server {server} does not answer {name}");
-                    thread::sleep(Duration::from_millis(5));
-                }
+                let answered = || address_of(self.address(server), &name);
+                wait::until_eq(&format!("{name} by server {server}"), answered, Some(value));
             }
         }
         from.elapsed()
@@ -373,8 +369,10 @@ impl Load {
     /// Counts names up through a server.
     fn write(&self, server: usize, socket: &Path) {
         let mut names = (server..NAMES).step_by(SERVERS).cycle();
+        let mut pause = WRITE_PAUSE;
         while !self.is_over() {
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(pause);
+            pause = WRITE_PAUSE;
             let number = names.next().unwrap_or_default();
             let counter = &self.counters[number];
             let value = counter.sent.fetch_add(1, Relaxed) + 1;
@@ -386,7 +384,7 @@ impl Load {
                 // Killed, out of space, or etcd is away.
                 Err(_) | Ok((503 | 504 | 507, _)) => {
                     self.refusals.fetch_add(1, Relaxed);
-                    thread::sleep(Duration::from_millis(50));
+                    pause = REFUSED_PAUSE;
                 }
                 Ok((status, text)) => panic!("server {server}: {status} {text}"),
             }

@@ -2,7 +2,6 @@
 //! while everything breaks: `make campaign-fleet-faults` does it for ten minutes.
 mod bed;
 
-use crate::served::PATIENCE;
 use bed::{Bed, MEMBERS, SERVERS, USER};
 use fastrand::Rng;
 use rustix::process::Signal;
@@ -11,6 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 use std::time::{Duration, Instant};
 use test_support::spaces::{Lan, within};
+use test_support::wait;
 
 /// How long the campaign lasts, in seconds; otherwise each fault is made once.
 const SECONDS: &str = "DUNLIN_FAULTS_SECONDS";
@@ -104,8 +104,8 @@ impl Run {
 
     /// Waits until a server refuses writes by this status and words.
     fn is_refused(&mut self, server: usize, status: u16, words: &str) {
-        let until = Instant::now() + PATIENCE;
-        loop {
+        let what = format!("server {server} refuses by {status} {words}");
+        wait::until(&what, || {
             let began = Instant::now();
             // Another value each time: a write that changes nothing needs no space.
             self.sent += 1;
@@ -116,11 +116,11 @@ impl Run {
                 assert!(!self.is_strict || is_soon, "a refusal took {took:?}: {text}");
                 let retry = text.to_lowercase().contains("retry-after");
                 assert_eq!(retry, status == 503, "{text}");
-                return;
+                return Some(());
             }
             assert!(matches!(found, 200 | 503 | 504), "{found} {text}");
-            assert!(Instant::now() < until, "server {server} does not refuse: {found} {text}");
-        }
+            None
+        });
     }
 
     fn set_away(&self, server: usize, is_away: bool) {

@@ -1,7 +1,8 @@
 //! Queries of clients, each sent once.
-use crate::served::{PATIENCE, holds, query};
+use crate::served::{holds, query};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream, UdpSocket};
+use test_support::wait::deadline;
 
 /// An address with a privileged port that no other run of these tests uses.
 pub fn free_address(test: u8) -> SocketAddr {
@@ -12,7 +13,7 @@ pub fn free_address(test: u8) -> SocketAddr {
 /// A UDP socket of this client.
 pub fn socket(client: [u8; 4]) -> UdpSocket {
     let socket = UdpSocket::bind((Ipv4Addr::from(client), 0)).expect("a socket");
-    socket.set_read_timeout(Some(2 * PATIENCE)).expect("a timeout");
+    socket.set_read_timeout(Some(deadline())).expect("a timeout");
     socket
 }
 
@@ -34,7 +35,7 @@ pub fn exchange(client: [u8; 4], server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 
 pub fn exchange_over_tcp(server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(server).expect("connected");
-    stream.set_read_timeout(Some(2 * PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(deadline())).expect("a timeout");
     let message = [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat();
     stream.write_all(&message).expect("sent");
     let mut len = [0; 2];
@@ -69,7 +70,7 @@ pub fn query_with(name: &str, code: u8, data: &[u8]) -> Vec<u8> {
 /// Status line and body of a page.
 pub fn get(server: SocketAddr, page: &str) -> String {
     let mut stream = TcpStream::connect(server).expect("connected");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream.set_read_timeout(Some(deadline())).expect("a timeout");
     write!(stream, "GET {page} HTTP/1.1\r\nHost: {server}\r\nConnection: close\r\n\r\n")
         .expect("sent");
     let mut told = String::new();

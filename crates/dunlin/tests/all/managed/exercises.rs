@@ -3,12 +3,13 @@ use super::Place;
 use super::client::{
     ask, exchange, exchange_over_tcp, expect, free_address, get, query_with, socket,
 };
-use super::machine::{Machine, until};
+use super::machine::Machine;
 use crate::served::{HEAD, NOERROR, holds, query, rcode, zone};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::process::{Child, Stdio};
+use test_support::wait::{until, until_true};
 
 /// A client whose queries are forwarded.
 const PROXY: [u8; 4] = [127, 0, 0, 9];
@@ -82,9 +83,9 @@ fn answers(_: &Machine, Place { dns, .. }: Place) {
 
 fn loads_zones(machine: &Machine, Place { dns, .. }: Place) {
     machine.write("a.test.zone", &format!("{HEAD}new A 192.0.2.2\n"));
-    until("the zone is loaded", || holds(&ask(dns, "new.a.test"), &[192, 0, 2, 2]).then_some(()));
+    until_true("the zone is loaded", || holds(&ask(dns, "new.a.test"), &[192, 0, 2, 2]));
     machine.write("a.test.zone", "broken\n");
-    until("the zone is refused", || machine.log().contains("a.test.zone:1:").then_some(()));
+    until_true("the zone is refused", || machine.log().contains("a.test.zone:1:"));
     assert_eq!(rcode(&ask(dns, "new.a.test")), NOERROR);
     machine.told(&["test", "-s", "/var/lib/dunlin/zones/a.test.zone"]);
 }
@@ -92,10 +93,10 @@ fn loads_zones(machine: &Machine, Place { dns, .. }: Place) {
 fn hears_signals(machine: &Machine, Place { dns, .. }: Place) {
     machine.write("a.test.zone", HEAD);
     machine.do_systemctl(&["kill", "--signal=HUP", "dunlin"]);
-    until("it is reloaded", || machine.log().contains("\"reloaded\"").then_some(()));
+    until_true("it is reloaded", || machine.log().contains("\"reloaded\""));
     assert!(!holds(&ask(dns, "new.a.test"), &[192, 0, 2, 2]));
     machine.do_systemctl(&["kill", "--signal=USR1", "dunlin"]);
-    until("its counters", || machine.log().contains("\"counters\"").then_some(()));
+    until_true("its counters", || machine.log().contains("\"counters\""));
 }
 
 /// The exit status is 1 while dnstap has no reader.
@@ -170,7 +171,7 @@ fn start_reader(machine: &Machine) -> Child {
 
 fn sends_dnstap(machine: &Machine, Place { dns, .. }: Place) {
     let mut reader = start_reader(machine);
-    until("the reader", || (status(machine)["tap"]["dnstap_connected"] == true).then_some(()));
+    until_true("the reader", || status(machine)["tap"]["dnstap_connected"] == true);
     ask(dns, "tapped.a.test");
     // nsenter ends with the reader.
     let below = format!("/proc/{0}/task/{0}/children", reader.id());
@@ -202,7 +203,7 @@ fn keeps_records(machine: &Machine, place: Place) {
 fn feeds_the_watchdog(machine: &Machine, _: Place) {
     let fed = || machine.property("WatchdogTimestampMonotonic");
     let before = fed();
-    until("another sign of life", || (fed() != before).then_some(()));
+    until_true("another sign of life", || fed() != before);
 }
 
 fn api(place: Place) -> SocketAddr {

@@ -1,10 +1,8 @@
 //! A machine that runs the real systemd: a copy of this one in memory.
-use crate::served::PATIENCE;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use test_support::wait::{until, until_true};
 
 /// Boots systemd with its own root over this machine's, its own control groups, the binary and the
 /// files of the package. $1: a scratch folder; $2: the binary; $3: the packaging; $4: the content
@@ -96,7 +94,7 @@ impl Machine {
             .expect("unshare runs");
         let mut machine = Self { boot, first: String::new(), folder: etc };
         machine.first = until("systemd boots", || first_process(machine.boot.id()));
-        until("systemd is up", || machine.systemctl(&["is-system-running"]).0.then_some(()));
+        until_true("systemd is up", || machine.systemctl(&["is-system-running"]).0);
         machine
     }
 
@@ -159,18 +157,6 @@ impl Drop for Machine {
         let _ = Command::new("kill").args(["-KILL", &self.first]).status();
         let _ = self.boot.wait();
     }
-}
-
-/// Repeats a request until it returns something.
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    let until = Instant::now() + 3 * PATIENCE;
-    while Instant::now() < until {
-        if let Some(answer) = ask() {
-            return answer;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    panic!("not in time: {what}");
 }
 
 /// The process of systemd below this one.

@@ -7,13 +7,14 @@ mod machine;
 use crate::served::{HEAD, holds, query};
 use client::{ask, expect, get};
 use exercises::{EXERCISES, config, place};
-use machine::{Machine, until};
+use machine::Machine;
 use rustix::process::Signal;
 use std::net::{SocketAddr, UdpSocket};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
+use test_support::wait::{until, until_true};
 
 /// Addresses of a server.
 #[derive(Clone, Copy)]
@@ -45,7 +46,7 @@ fn every_feature_works_under_the_unit() {
         get(place.ops, "/readyz").starts_with("HTTP/1.1 503").then_some(())
     });
     expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
-    until("it ends", || (machine.property("ActiveState") == "inactive").then_some(()));
+    until_true("it ends", || machine.property("ActiveState") == "inactive");
     assert_eq!(machine.property("Result"), "success", "{}", machine.log());
 }
 
@@ -74,7 +75,7 @@ fn system_call_outside_of_the_filter_ends_the_server() {
     machine.do_systemctl(&["start", "dunlin"]);
     let client = client::socket([127, 0, 0, 1]);
     client.send_to(&query("ns.a.test"), place.dns).expect("sent");
-    until("it ends", || (machine.property("ActiveState") == "failed").then_some(()));
+    until_true("it ends", || machine.property("ActiveState") == "failed");
     let signal: i32 = machine.property("ExecMainStatus").parse().expect("a number");
     assert_eq!(signal, Signal::SYS.as_raw());
 }
@@ -144,7 +145,7 @@ fn restart_under_systemd_loses_no_query() {
 
     // Queries that arrive while the server is dead are answered by the next one.
     machine.do_systemctl(&["kill", "--signal=KILL", "dunlin"]);
-    until("systemd notices", || (machine.property("SubState") == "auto-restart").then_some(()));
+    until_true("systemd notices", || machine.property("SubState") == "auto-restart");
     assert!(holds(&ask(place.dns, "ns.a.test"), &[192, 0, 2, 1]));
     assert_eq!(machine.property("NRestarts"), "1");
 
@@ -171,7 +172,7 @@ fn service_replaces_a_server_started_by_hand() {
     machine.do_systemctl(&["start", "dunlin"]);
     assert!(by_hand.wait().expect("it ends").success());
     // The log has its own thread.
-    until("it says so", || machine.log().contains("hot restart done").then_some(()));
+    until_true("it says so", || machine.log().contains("hot restart done"));
     expect(place.dns, "ns.a.test", [192, 0, 2, 1]);
     // From here on the unit is the packaged one.
     let edit = "sed -i /ExecStart/d /etc/systemd/system/dunlin.service.d/test.conf";

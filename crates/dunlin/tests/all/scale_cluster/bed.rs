@@ -4,12 +4,8 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use test_support::ports;
-
-/// How long something may take on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(90);
+use test_support::wait;
 
 /// The manifest of the autoscaler.
 pub const MANIFEST: &str = include_str!("../../../../../packaging/kubernetes/dunlin-scale.yaml");
@@ -111,12 +107,10 @@ impl Bed {
 
     /// Waits until the target has so many replicas.
     pub fn expect(&self, scaler: &Scaler, replicas: u64, what: &str) {
-        let begun = Instant::now();
-        while self.replicas("dns") != replicas {
-            let text = scaler.log();
-            assert!(begun.elapsed() < PATIENCE, "{what}: {}\n{text}", self.replicas("dns"));
-            sleep(Duration::from_millis(50));
-        }
+        wait::until_ok(&format!("{replicas} replicas: {what}"), || match self.replicas("dns") {
+            count if count == replicas => Ok(()),
+            count => Err(format!("{count}\n{}", scaler.log())),
+        });
     }
 
     /// A kubeconfig with the rights of the original's role, and no others.
@@ -189,16 +183,26 @@ impl Scaler {
 
     /// Waits until it has written this.
     pub fn says(&self, what: &str) {
-        let begun = Instant::now();
-        while !self.log().contains(what) {
-            assert!(begun.elapsed() < PATIENCE, "it does not say {what:?}:\n{}", self.log());
-            sleep(Duration::from_millis(50));
-        }
+        let log = || self.log();
+        wait::until_value(&format!("{what:?} in the log"), log, |log| log.contains(what));
     }
 
     /// A page: its status and its text.
     pub fn page(&self, path: &str) -> (u16, String) {
         page(&self.page, path)
+    }
+
+    /// Its status; nothing before its first poll.
+    pub fn report(&self) -> Value {
+        serde_json::from_str(&self.page("/status").1).unwrap_or_default()
+    }
+
+    /// Waits for the ends of two polls: all that has happened by now is known then.
+    pub fn wait_for_polls(&self) {
+        for _ in 0..2 {
+            let before = self.report()["time"].take();
+            wait::until_true("a poll ends", || self.report()["time"] != before);
+        }
     }
 
     pub fn kill(&mut self) {

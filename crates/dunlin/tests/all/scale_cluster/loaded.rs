@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 use test_support::skip;
+use test_support::wait;
 use wire::Rtype;
 
 /// The latency objective.
 const P99_MS: u64 = 50;
-/// How soon a step of the load must raise the count.
+/// How soon a step of the load must raise the count, in the campaign.
 const RISE_MAX: Duration = Duration::from_secs(15);
 /// How long no count may fall.
 const QUIET: Duration = Duration::from_secs(600);
@@ -65,11 +66,8 @@ fn spread(ready: &Mutex<Vec<SocketAddr>>, qps: f64, seconds: f64) -> Phase {
     let begun = Instant::now();
     let mut phase = Phase::default();
     while begun.elapsed().as_secs_f64() < seconds {
-        let replicas = ready.lock().expect("no panic").clone();
-        if replicas.is_empty() {
-            sleep(Duration::from_millis(50));
-            continue;
-        }
+        let replicas = || ready.lock().expect("no panic").clone();
+        let replicas = wait::until_value("a ready replica", replicas, |some| !some.is_empty());
         let each = qps / replicas.len() as f64;
         let slice = SLICE_S.min(seconds - begun.elapsed().as_secs_f64()).max(0.5);
         let reports: Vec<Report> = scope(|scope| {
@@ -114,9 +112,9 @@ fn measure_cost(qps: f64) -> f64 {
 /// How the count changed: when, in seconds after the step up, and to what.
 type Changes = Vec<(f64, usize)>;
 
-/// One step of the load up and one down. Replicas rise within 15 seconds, none falls within 10
-/// minutes, and the cost of a query is learned. `make bench-scale-replicas` runs it for longer than
-/// these 10 minutes, with the usual period.
+/// One step of the load up and one down. Replicas rise, none falls within 10 minutes, and the cost
+/// of a query is learned. `make bench-scale-replicas` runs it for longer than these 10 minutes, with
+/// the usual period; they rise within 15 seconds there.
 #[test]
 #[ignore = "cluster: it starts an API server and loads real servers"]
 fn replicas_follow_a_step_of_the_load() {
@@ -167,6 +165,10 @@ fn replicas_follow_a_step_of_the_load() {
     let status: Value = serde_json::from_str(&scaler.page("/status").1).expect("a status");
     let log = scaler.log();
     check(&changes, capacity, high, &log);
+    if after_s.is_some() {
+        let rise_s = rise(&changes, &log);
+        assert!(rise_s <= RISE_MAX.as_secs_f64(), "it rises {rise_s:.1} s after the step\n{log}");
+    }
     let learned_s = status["targets"][0]["cpu_seconds_per_query"].as_f64();
     let learned_s = learned_s.unwrap_or_else(|| panic!("no cost is learned: {status}\n{log}"));
     // How near it is to the lab's depends on what else the machine does.
@@ -178,13 +180,18 @@ fn replicas_follow_a_step_of_the_load() {
     eprintln!("{:.0} s after the step", step.elapsed().as_secs_f64());
 }
 
-fn check(changes: &Changes, capacity: f64, high: f64, log: &str) {
+/// How many seconds after the step the count rises.
+fn rise(changes: &Changes, log: &str) -> f64 {
     let before = changes.iter().rev().find(|(time_s, _)| *time_s <= 0.0).expect("a count").1;
     let (rise_s, _) = *changes
         .iter()
         .find(|(time_s, count)| *time_s > 0.0 && *count > before)
         .unwrap_or_else(|| panic!("nothing rises: {changes:?}\n{log}"));
-    assert!(rise_s <= RISE_MAX.as_secs_f64(), "it rises {rise_s:.1} s after the step\n{log}");
+    rise_s
+}
+
+fn check(changes: &Changes, capacity: f64, high: f64, log: &str) {
+    eprintln!("it rises {:.1} s after the step", rise(changes, log));
     let most = changes.iter().map(|(_, count)| *count).max().expect("a count");
     assert!(most as f64 * capacity > high, "{most} replicas do not carry the load\n{log}");
     let last_rise_s = changes.windows(2).rfind(|pair| pair[1].1 > pair[0].1);

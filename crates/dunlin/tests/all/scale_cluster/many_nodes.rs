@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
+use test_support::wait;
 
 /// The most memory, in bytes.
 const RESIDENT_MAX: u64 = 64 << 20;
@@ -98,7 +99,7 @@ fn many_nodes_fit_into_64_mib() {
     let all = u64::try_from(count).expect("few");
     bed.expect(&scaler, all, "one for each node");
 
-    sleep(Duration::from_secs(5));
+    scaler.wait_for_polls();
     let (begun, before_s) = (Instant::now(), cpu_s(&scaler));
     let rest = Duration::from_secs(if told.is_some() { 60 } else { 5 });
     let mut beats = 0;
@@ -117,10 +118,7 @@ fn many_nodes_fit_into_64_mib() {
             let path = format!("/api/v1/nodes/node-{index}");
             bed.cluster.patch(&path, &json!({"spec": {"unschedulable": true}}));
             let (changed, wanted) = (Instant::now(), all - index - 1);
-            while bed.replicas("dns") != wanted {
-                assert!(changed.elapsed() < super::bed::PATIENCE, "{}", scaler.log());
-                sleep(Duration::from_millis(2));
-            }
+            wait::until_eq("replicas", || bed.replicas("dns"), wanted);
             1e3 * changed.elapsed().as_secs_f64()
         })
         .collect();

@@ -7,8 +7,7 @@ mod many_nodes;
 use bed::Bed;
 use cluster::Part;
 use serde_json::{Value, json};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use test_support::wait;
 
 const LADDER: &str = r#"{"ladder": {"coresToReplicas": [[1, 1], [2, 2], [3, 3], [512, 5], [1024, 7],
     [2048, 10], [4096, 15], [8192, 20], [12288, 30], [16384, 40], [20480, 50], [24576, 60],
@@ -47,7 +46,7 @@ fn run_scenario_of_cpa_has_its_ten_counts() {
     bed.expect(&scaler, 16, "32 cores");
     bed.set_nodes(25, "8");
     bed.expect(&scaler, 100, "200 cores");
-    wait(|| scaler.page("/last-poll").0 == 200);
+    wait::until_true("a good poll", || scaler.page("/last-poll").0 == 200);
     let log = scaler.log();
     for lost in [
         "leader election is off",
@@ -62,7 +61,7 @@ fn run_scenario_of_cpa_has_its_ten_counts() {
         "dunlin_scale_feature{feature=\"leader_election\"} 0",
         "dunlin_scale_nodes{state=\"schedulable\"} 25",
     ] {
-        wait(|| scaler.page("/metrics").1.contains(line));
+        wait::until_true(line, || scaler.page("/metrics").1.contains(line));
     }
 }
 
@@ -77,7 +76,9 @@ fn bad_parameters_and_failing_targets_stop_nothing_else() {
     let scaler = bed.scaler("bad", &admin, &["--target=deployment/absent,deployment/dns"]);
     bed.expect(&scaler, 4, "the second target");
     let last = || scaler.page("/last-poll");
-    wait(|| last().0 == 500 && last().1.contains("deployment/absent"));
+    wait::until_value("a failed target", last, |(status, text)| {
+        *status == 500 && text.contains("deployment/absent")
+    });
     let large = format!("{{\"nodesPerReplica\": 2{}}}", " ".repeat(900_000));
     let lists = r#"{"coresToReplicas": [[1, 2], [1, 3]]}"#;
     for (mode, params, said) in [
@@ -90,12 +91,13 @@ fn bad_parameters_and_failing_targets_stop_nothing_else() {
     ] {
         bed.configure(mode, params);
         scaler.says(said);
-        wait(|| scaler.page("/last-poll").1.contains(said));
+        wait::until_true(said, || scaler.page("/last-poll").1.contains(said));
         assert_eq!(bed.replicas("dns"), 4, "{said}");
     }
     bed.set_nodes(6, "1");
     bed.expect(&scaler, 6, "the last good parameters hold");
-    wait(|| scaler.page("/metrics").1.contains("dunlin_scale_config_valid 0"));
+    let metrics = || scaler.page("/metrics").1;
+    wait::until_true("config_valid 0", || metrics().contains("dunlin_scale_config_valid 0"));
     bed.configure("linear", r#"{"nodesPerReplica": 3}"#);
     bed.expect(&scaler, 2, "good parameters again");
 }
@@ -111,15 +113,16 @@ fn other_writers_are_left_alone_once_and_reported() {
     let scaler = bed.scaler("others", &admin, &["--target=deployment/dns"]);
     bed.expect(&scaler, 5, "5 nodes");
     // Events are written after what they report.
-    wait(|| !bed.events("Scaled").is_empty());
+    wait::until_true("an Event", || !bed.events("Scaled").is_empty());
     assert!(bed.events("Scaled")[0].starts_with("Scaled deployment/dns from 3 to 5: 5 nodes ask"));
 
     let off = |value: Value| json!({"metadata": {"annotations": {"dunlin.io/scale": value}}});
     bed.cluster.patch(&bed.path("dns"), &off(json!("off")));
-    sleep(Duration::from_secs(2));
+    scaler.wait_for_polls();
     bed.cluster.patch(&bed.path("dns"), &json!({"spec": {"replicas": 9}}));
     bed.set_nodes(7, "1");
-    sleep(Duration::from_secs(4));
+    wait::until_eq("nodes", || scaler.report()["nodes"].take(), json!(7));
+    scaler.wait_for_polls();
     assert_eq!(bed.replicas("dns"), 9, "the annotation says off");
     bed.cluster.patch(&bed.path("dns"), &off(Value::Null));
     bed.expect(&scaler, 7, "on again");
@@ -127,7 +130,7 @@ fn other_writers_are_left_alone_once_and_reported() {
     bed.cluster.patch(&bed.path("dns"), &json!({"spec": {"replicas": 2}}));
     bed.expect(&scaler, 7, "scaled again after a period");
     scaler.says("was changed from 7 to 2 replicas by another; it is scaled again");
-    wait(|| !bed.events("ChangedByHand").is_empty());
+    wait::until_true("an Event", || !bed.events("ChangedByHand").is_empty());
     assert_eq!(bed.events("ChangedByHand").len(), 1);
 
     bed.cluster.create(&json!({
@@ -172,18 +175,14 @@ fn unready_nodes_and_budgets_keep_replicas() {
     }
     let status = || serde_json::from_str::<Value>(&scaler.page("/status").1).expect("JSON");
     let reason = |status: Value| status["targets"][0]["reason"].as_str().map(str::to_owned);
-    wait(|| reason(status()).is_some_and(|reason| reason.contains("5 nodes are not ready")));
+    wait::until_value(
+        "5 nodes are not ready",
+        || reason(status()),
+        |reason| reason.as_ref().is_some_and(|reason| reason.contains("5 nodes are not ready")),
+    );
     assert_eq!(bed.replicas("dns"), 6, "NotReady nodes do not shrink DNS");
     bed.set_nodes(1, "1");
     bed.expect(&scaler, 3, "minAvailable + 1");
-}
-
-fn wait(is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it is not so after a minute");
-        sleep(Duration::from_millis(100));
-    }
 }
 
 #[test]
@@ -215,9 +214,9 @@ fn rights_of_the_manifest_are_enough() {
     bed.configure("linear", r#"{"nodesPerReplica": 10}"#);
     bed.expect(&scaler, 4, "40 nodes");
     let status = || serde_json::from_slice::<Value>(&bed.status().stdout).unwrap_or_default();
-    wait(|| status()["targets"][0]["replicas"] == 4);
+    wait::until_eq("replicas", || status()["targets"][0]["replicas"].take(), json!(4));
     assert_eq!(status()["features_off"], json!([]), "{}", scaler.log());
-    wait(|| !bed.events("Scaled").is_empty());
+    wait::until_true("an Event", || !bed.events("Scaled").is_empty());
     assert_eq!(bed.events("Scaled").len(), 1);
     let denied = bed.cluster.kubectl(
         &["auth", "can-i", "--as=system:serviceaccount:kube-system:dunlin-scale", "delete", "pods"],
@@ -239,7 +238,7 @@ fn killed_leader_and_silent_api_server_change_no_count() {
     bed.expect(&first, 4, "the first decides");
     let second = bed.scaler("second", &admin, &["--target=deployment/dns"]);
     let is_leader = |scaler: &bed::Scaler| scaler.page("/status").1.contains("\"is_leader\": true");
-    sleep(Duration::from_secs(5));
+    second.wait_for_polls();
     let pages = [first.page("/status").1, second.page("/status").1];
     let logs = || format!("{pages:?}\n{}\n{}", first.log(), second.log());
     assert!(is_leader(&first) && !is_leader(&second), "{}", logs());
@@ -247,21 +246,24 @@ fn killed_leader_and_silent_api_server_change_no_count() {
     bed.set_nodes(6, "1");
     bed.expect(&second, 6, "the second decides");
     // The status follows at the end of the poll that wrote the count.
-    let begun = Instant::now();
-    while !is_leader(&second) {
-        assert!(begun.elapsed() < bed::PATIENCE, "{}", second.log());
-        sleep(Duration::from_millis(50));
-    }
+    let leads =
+        |so: bool| wait::until_true("the status says who leads", || is_leader(&second) == so);
+    leads(true);
 
+    // Who cannot renew the Lease stops to decide.
     bed.cluster.pause(Part::ApiServer);
-    sleep(Duration::from_secs(20));
+    leads(false);
     bed.cluster.resume(Part::ApiServer);
-    sleep(Duration::from_secs(5));
+    leads(true);
+    second.wait_for_polls();
     assert_eq!(bed.replicas("dns"), 6);
+    let failed = || second.report()["polls_failed"].as_u64();
+    let before = failed();
     bed.cluster.kill(Part::ApiServer);
-    sleep(Duration::from_secs(5));
+    wait::until_value("a poll fails", failed, |now| *now > before);
     bed.cluster.start_part(Part::ApiServer).expect("the API server");
-    sleep(Duration::from_secs(5));
+    leads(true);
+    second.wait_for_polls();
     assert_eq!(bed.replicas("dns"), 6);
     bed.set_nodes(8, "1");
     bed.expect(&second, 8, "it goes on");

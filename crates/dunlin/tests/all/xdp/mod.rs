@@ -3,9 +3,7 @@ mod dispatcher;
 
 use crate::pair::{Wire, is_root};
 use crate::served::zone;
-use crate::served::{
-    HEAD, NOERROR, PATIENCE, Served, ask, ask_over_tcp, binary, holds, query, rcode,
-};
+use crate::served::{HEAD, NOERROR, Served, ask, ask_over_tcp, binary, holds, query, rcode};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{Read, Write};
@@ -15,7 +13,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use test_support::wait;
 
 const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 53);
 /// The begin of the section of the server.
@@ -73,20 +72,16 @@ fn metrics(wire: &Wire) -> String {
 
 /// The niceness of threads whose names begin so, once there are any: a thread sets its own name.
 fn nicenesses(served: &Served, name: &str) -> Vec<i64> {
-    let until = Instant::now() + PATIENCE;
     // The seventeenth field after the name (proc_pid_stat(5)).
     let nice = |stat: &str| stat.rsplit(") ").next()?.split(' ').nth(16)?.parse().ok();
-    loop {
+    let found = || -> Vec<_> {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", served.child.id()));
         let tasks = tasks.expect("threads").flatten();
         let stats = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("stat")).ok());
         let of_name = stats.filter(|stat| stat.contains(&format!("({name}")));
-        let found: Vec<_> = of_name.map(|stat| nice(&stat).expect("a niceness")).collect();
-        if !found.is_empty() {
-            return found;
-        }
-        assert!(Instant::now() < until, "no thread {name}");
-    }
+        of_name.map(|stat| nice(&stat).expect("a niceness")).collect()
+    };
+    wait::until_value(&format!("threads {name}"), found, |found| !found.is_empty())
 }
 
 fn is_answer(reply: &[u8]) -> bool {
@@ -265,11 +260,8 @@ impl Load {
     /// Waits for this many more answers.
     fn wait(&self, more: u64) {
         let wanted = self.answered.load(Ordering::Relaxed) + more;
-        let until = Instant::now() + PATIENCE;
-        while self.answered.load(Ordering::Relaxed) < wanted {
-            assert!(Instant::now() < until, "nothing is answered");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let answered = || self.answered.load(Ordering::Relaxed);
+        wait::until_value(&format!("{wanted} answers"), answered, |count| *count >= wanted);
     }
 
     /// Queries that were answered correctly, wrongly, and not at all.
@@ -323,9 +315,8 @@ impl Stream {
         };
         let server = quiet(wire.command("iperf3").arg("-s"));
         // A client that only connects is dropped by iperf3.
-        while wire.in_client(|| TcpStream::connect("192.0.2.1:5201").is_err()) {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let connect = || wire.in_client(|| TcpStream::connect("192.0.2.1:5201"));
+        wait::until_ok("iperf3 listens", connect);
         // Limited, so that queries get their share of the machine.
         let words = ["-c", "192.0.2.1", "-t", "3600", "-b", "50M", "-J"];
         Some(Self { server, client: quiet(wire.client_command("iperf3").args(words)) })
@@ -366,13 +357,14 @@ fn bpftool(words: &[&str]) -> std::process::Output {
 
 /// Waits until the kernel has freed these objects and the sockets, which it does in the background.
 fn expect_gone<'a>(wire: &Wire, things: impl Iterator<Item = &'a [String; 2]> + Clone) {
-    let end = Instant::now() + PATIENCE;
     let is_there = |[kind, id]: &[String; 2]| bpftool(&[kind, "show", "id", id]).status.success();
-    while wire.sockets() > 0 || things.clone().any(is_there) {
-        let is_late = Instant::now() >= end;
-        assert!(!is_late, "{:?}, {} sockets", things.collect::<Vec<_>>(), wire.sockets());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    let left = || {
+        let things: Vec<_> = things.clone().filter(|thing| is_there(thing)).collect();
+        (wire.sockets(), things)
+    };
+    wait::until_value("nothing is left in the kernel", left, |(sockets, things)| {
+        *sockets == 0 && things.is_empty()
+    });
 }
 
 fn files_of(process: u32) -> usize {

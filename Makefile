@@ -269,13 +269,13 @@ campaign-floods-attacks: lab-tools
 	@receivers() { for thread in $$(pgrep -x 'ksoftirqd/[01]'); do chrt "$$@" "$$thread"; done; }; \
 	trap 'receivers --other --pid 0' EXIT; receivers --fifo --pid 60; \
 	DUNLIN_BIN=$$(realpath $(release)/dunlin) DUNLIN_REQUIRE_ALL=1 DUNLIN_FLOOD_SECONDS=$(or $(SECONDS),60) \
-	  DUNLIN_FLOOD_RATE=$(or $(RATE),50000) DUNLIN_FLOOD_SLACK=0 DUNLIN_FLOOD_ATTEMPTS=1 DUNLIN_FLOOD_PRIORITY=$(or $(PRIORITY),0) \
+	  DUNLIN_FLOOD_RATE=$(or $(RATE),50000) DUNLIN_FLOOD_SLACK=0 DUNLIN_FLOOD_PRIORITY=$(or $(PRIORITY),0) \
 	  $(alone) cargo test --quiet --release --package conformance --test all -- --nocapture --ignored floods::
 
 campaign-floods-upstreams: lab-tools
 	@scripts/require test
 	@export DUNLIN_BIN=$$(realpath $(release)/dunlin) DUNLIN_REQUIRE_ALL=1 DUNLIN_UPSTREAMS_SECONDS=$(or $(SECONDS),20) \
-	  DUNLIN_UPSTREAMS_SLACK=0 DUNLIN_UPSTREAMS_RATE=$(or $(RATE),200) DUNLIN_UPSTREAMS_ATTEMPTS=1 DUNLIN_UPSTREAMS_AT_ONCE=1 \
+	  DUNLIN_UPSTREAMS_SLACK=0 DUNLIN_UPSTREAMS_RATE=$(or $(RATE),200) DUNLIN_UPSTREAMS_AT_ONCE=1 \
 	  DUNLIN_SPOOFING_SECONDS=$(or $(FORGING),60) DUNLIN_SPOOFING_RATE=$(or $(FORGED),100000); failed=; \
 	for trial in faults=upstreams:: forged=spoofing::off_path entropy=spoofing::ids_ports_and_case_are_random; do \
 	  bench/table docs/reliability.md "$${trial%%=*}" $(alone) cargo test --quiet --release --package conformance --test all -- \

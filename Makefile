@@ -2,7 +2,12 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-reports test-containers test-kubelet loom lint cluster fleet bpf deb
+.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-reports test-containers test-kubelet loom lint cluster fleet bpf release
+
+# What is built, for the programs of these targets to say. A source archive has neither: they say "unknown".
+commit = $(shell [ ! -e .git ] || git describe --always --abbrev=12 --dirty=+)
+committed = $(shell [ ! -e .git ] || git log -1 --format=%ct)
+bench-% campaign-% test-reports release: export DUNLIN_COMMIT ?= $(commit)
 
 help: ## this list
 	@sed -n 's/^\([a-z%-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 24
@@ -63,11 +68,10 @@ lint: ## formatting, clippy, and the layers and promises of the crates
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
 	@cargo test --quiet --package xtask
 
-deb: ## target/dunlin.deb and target/dunlin-lab.deb
-	@scripts/require deb
-	@cargo build --release --package dunlin --package dunlin-lab
-	@packaging/deb/build target/release/dunlin target/dunlin.deb
-	@packaging/deb/build target/release/dunlin-lab target/dunlin-lab.deb
+release: ## image, chart, Debian packages, bills of materials and checksums in OUT=target/packages for ARCHES=amd64,arm64, signed by KEY
+	@scripts/require release $(or $(ARCHES),amd64,arm64)
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$(committed)} \
+	  cargo xtask release $(or $(OUT),target/packages) $(or $(ARCHES),amd64,arm64) $(KEY)
 
 cluster: ## a Kubernetes API server on loopback until it is interrupted; prints KUBECONFIG
 	@scripts/require cluster

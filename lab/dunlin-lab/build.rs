@@ -1,4 +1,4 @@
-//! Tells the program what it was built of, and by what: `dunlin-lab manifest` shows it.
+//! Tells the program by what it was built: `dunlin-lab manifest` shows it.
 
 use std::env;
 use std::process::Command;
@@ -11,12 +11,6 @@ fn output(program: &str, words: &[&str]) -> String {
 }
 
 fn main() {
-    let commit = output("git", &["rev-parse", "--short=12", "HEAD"]);
-    let is_changed =
-        !output("git", &["--no-optional-locks", "status", "--porcelain", "--untracked-files=no"])
-            .is_empty();
-    let mark = if is_changed { "+" } else { "" };
-    println!("cargo::rustc-env=DUNLIN_COMMIT={commit}{mark}");
     let rustc = env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     println!("cargo::rustc-env=DUNLIN_RUSTC={}", output(&rustc, &["--version"]));
     println!("cargo::rustc-env=DUNLIN_PROFILE={}", env::var("PROFILE").unwrap_or_default());
@@ -25,12 +19,5 @@ fn main() {
     let target_cpu = flags.split('\u{1f}').find_map(|flag| flag.split_once("target-cpu="));
     let target_cpu = target_cpu.map_or("generic", |(_, name)| name);
     println!("cargo::rustc-env=DUNLIN_TARGET_CPU={target_cpu}");
-    // A change is noticed at the next build or commit.
     println!("cargo::rerun-if-changed=build.rs");
-    for file in ["HEAD", "logs/HEAD"] {
-        let path = output("git", &["rev-parse", "--path-format=absolute", "--git-path", file]);
-        if std::path::Path::new(&path).exists() {
-            println!("cargo::rerun-if-changed={path}");
-        }
-    }
 }

@@ -7,11 +7,17 @@ use client::cli::{
 pub use command_line::Output;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::sync::LazyLock;
+
+/// The version and commit of this program.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    command_line::version(env!("CARGO_PKG_VERSION"), option_env!("DUNLIN_COMMIT"))
+});
 
 /// Serve DNS to container fleets, with one worker per core.
 #[derive(Debug, Parser)]
 #[command(
-    version,
+    version = VERSION.as_str(),
     after_help = "Example:\n  dunlin serve -c dunlin.toml\n\n\
                   Exit status: 0 done, 1 failed, 2 usage error."
 )]

@@ -25,11 +25,17 @@ use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::LazyLock;
+
+/// The version and commit of this program.
+static VERSION: LazyLock<String> = LazyLock::new(|| {
+    command_line::version(env!("CARGO_PKG_VERSION"), option_env!("DUNLIN_COMMIT"))
+});
 
 /// Measure DNS servers, and prepare the machine for it.
 #[derive(Debug, Parser)]
 #[command(
-    version,
+    version = VERSION.as_str(),
     after_help = "Examples:\n  \
                   dunlin-lab echo --listen 127.0.0.1:5353\n  \
                   dunlin-lab hosts up\n  \

@@ -90,7 +90,7 @@ pub fn run(command: &Manifest) -> Result<ExitCode, Box<dyn Error>> {
 pub fn software() -> Software {
     Software {
         version: env!("CARGO_PKG_VERSION").into(),
-        commit: env!("DUNLIN_COMMIT").into(),
+        commit: option_env!("DUNLIN_COMMIT").unwrap_or("unknown").into(),
         rustc: env!("DUNLIN_RUSTC").into(),
         profile: env!("DUNLIN_PROFILE").into(),
         target_cpu: env!("DUNLIN_TARGET_CPU").into(),

@@ -7,6 +7,7 @@ mod paint;
 mod spelling;
 mod text;
 mod units;
+mod version;
 
 pub use manual::{DATE, SOURCE, TITLE, write_completions, write_manual};
 pub use paint::Paint;
@@ -16,6 +17,7 @@ pub use text::{
     utc,
 };
 pub use units::{read_bytes, read_duration};
+pub use version::version;
 
 use clap::{ArgMatches, ValueEnum};
 use std::error::Error;

@@ -99,12 +99,13 @@ impl About {
         let repository = repository.ok_or_else(|| {
             io::Error::other(format!("values.yaml: expected `image: …:{version}`"))
         })?;
-        let time = env::var("SOURCE_DATE_EPOCH").unwrap_or_else(|_| "0".into());
+        // Empty in a source archive.
+        let read = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let time = read("SOURCE_DATE_EPOCH").unwrap_or_else(|| "0".into());
         let time = time.parse().map_err(|_| {
             io::Error::other(format!("SOURCE_DATE_EPOCH: expected seconds, not `{time}`"))
         })?;
-        let commit = env::var("DUNLIN_COMMIT").unwrap_or_default();
-        let commit = if commit.is_empty() { "unknown".into() } else { commit };
+        let commit = read("DUNLIN_COMMIT").unwrap_or_else(|| "unknown".into());
         Ok(Self { version, commit, time, repository: repository.to_owned() })
     }
 

@@ -68,9 +68,9 @@ lint: ## formatting, clippy, and the layers and promises of the crates
 	@RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --quiet --workspace --no-deps --document-private-items
 	@cargo test --quiet --package xtask
 
-release: ## image, chart, Debian packages, bills of materials and checksums in OUT=target/packages for ARCHES=amd64,arm64, signed by KEY
+release: ## image, chart, Debian packages, bills of materials and checksums in OUT=target/packages for ARCHES=amd64,arm64, signed by KEY, named IMAGE
 	@scripts/require release $(or $(ARCHES),amd64,arm64)
-	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$(committed)} \
+	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$(committed)} DUNLIN_IMAGE=$(IMAGE) \
 	  cargo xtask release $(or $(OUT),target/packages) $(or $(ARCHES),amd64,arm64) $(KEY)
 
 cluster: ## a Kubernetes API server on loopback until it is interrupted; prints KUBECONFIG

@@ -80,10 +80,15 @@ impl Containerd {
         self.daemon.as_ref().map_or(0, Child::id)
     }
 
-    fn ctr(&self, arguments: &[&str]) -> std::process::Output {
+    /// Its own command line, in the namespace of Kubernetes.
+    pub fn command_line(&self) -> Command {
         let mut ctr = Command::new(self.programs.join("ctr"));
         ctr.arg("--address").arg(self.path("c.sock")).args(["--namespace", "k8s.io"]);
-        ctr.args(arguments).output().expect("ctr runs")
+        ctr
+    }
+
+    fn ctr(&self, arguments: &[&str]) -> std::process::Output {
+        self.command_line().args(arguments).output().expect("ctr runs")
     }
 
     fn begin(&mut self) {

@@ -41,14 +41,13 @@ pub fn make(about: &About, folder: &Path, image_digest: &str) -> io::Result<Char
     let ignored = read(".helmignore")?;
     let mut files = Tree::new();
     collect(folder, "", &ignored, &mut files)?;
-    let named = format!("image: {}\n", about.reference());
+    let by_digest = format!("image: {}@{image_digest}", about.reference());
     let values = read("values.yaml")?;
-    let by_digest = format!("image: {}@{image_digest}\n", about.reference());
-    if !values.contains(&named) {
-        return Err(io::Error::other(format!("values.yaml: it lacks `{}`", named.trim_end())));
-    }
-    let values = values.replace(&named, &by_digest);
-    add_file(&mut files, "dunlin/values.yaml", 0o644, values.into_bytes());
+    let lines = values.lines().map(|line| match line.starts_with("image: ") {
+        true => format!("{by_digest}\n"),
+        false => format!("{line}\n"),
+    });
+    add_file(&mut files, "dunlin/values.yaml", 0o644, lines.collect::<String>().into_bytes());
     let package = gzip(&tar(&files, about.time)?)?;
 
     let mut layout = Layout::default();
@@ -102,6 +101,7 @@ mod tests {
 
     #[test]
     fn chart_made_twice_is_equal_and_names_the_image_by_digest() {
+        let about = || About { repository: "registry.example/dns/dunlin".into(), ..about() };
         let make = || make(&about(), &folder(), "sha256:0123").expect("a chart");
         let (first, second) = (make(), make());
         assert_eq!(first.package, second.package);
@@ -113,7 +113,7 @@ mod tests {
         let values = read.output().expect("tar").stdout;
         let names = std::process::Command::new("tar").arg("-tf").arg(&package).output();
         fs::remove_file(&package).expect("a file of ours");
-        let expected = format!("image: {}@sha256:0123\n", about().reference());
+        let expected = format!("\nimage: {}@sha256:0123\n", about().reference());
         assert!(String::from_utf8_lossy(&values).contains(&expected), "{values:?}");
         let names = String::from_utf8_lossy(&names.expect("tar").stdout).into_owned();
         for name in ["Chart.yaml", "values.schema.json", "templates/all.yaml", "dunlin-scale.yaml"]

@@ -4,6 +4,8 @@ mod build;
 mod chart;
 mod image;
 mod oci;
+#[cfg(test)]
+mod registry;
 mod sbom;
 mod sums;
 #[cfg(test)]
@@ -89,24 +91,24 @@ struct About {
 }
 
 impl About {
-    /// Reads the name of the image from the chart, and what `make` sets: `DUNLIN_COMMIT` and
-    /// `SOURCE_DATE_EPOCH`.
+    /// Reads the name of the image from the chart, and what `make` sets: `DUNLIN_COMMIT`,
+    /// `SOURCE_DATE_EPOCH`, and another name in `DUNLIN_IMAGE`.
     fn read(root: &Path) -> io::Result<Self> {
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let values = fs::read_to_string(root.join("packaging/kubernetes/values.yaml"))?;
         let image = values.lines().find_map(|line| line.strip_prefix("image: "));
         let repository = image.and_then(|image| image.strip_suffix(&format!(":{version}")));
-        let repository = repository.ok_or_else(|| {
-            io::Error::other(format!("values.yaml: expected `image: …:{version}`"))
-        })?;
         // Empty in a source archive.
         let read = |name| env::var(name).ok().filter(|value| !value.is_empty());
+        let repository = read("DUNLIN_IMAGE").or(repository.map(str::to_owned)).ok_or_else(|| {
+            io::Error::other(format!("values.yaml: expected `image: …:{version}`"))
+        })?;
         let time = read("SOURCE_DATE_EPOCH").unwrap_or_else(|| "0".into());
         let time = time.parse().map_err(|_| {
             io::Error::other(format!("SOURCE_DATE_EPOCH: expected seconds, not `{time}`"))
         })?;
         let commit = read("DUNLIN_COMMIT").unwrap_or_else(|| "unknown".into());
-        Ok(Self { version, commit, time, repository: repository.to_owned() })
+        Ok(Self { version, commit, time, repository })
     }
 
     fn reference(&self) -> String {

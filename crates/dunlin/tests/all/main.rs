@@ -12,7 +12,6 @@ mod served;
 
 mod check;
 mod commands;
-mod container;
 mod corefile;
 mod cpus;
 mod cpus_containers;

@@ -194,3 +194,11 @@ fn package_has_the_version_of_the_binary() {
     let version = concat!("dunlin (", env!("CARGO_PKG_VERSION"), "-1) ");
     assert!(changelog.starts_with(version), "{changelog}");
 }
+
+/// What a build of tests says: only `make` names a commit.
+#[test]
+fn version_names_a_commit() {
+    let said = text(&dunlin(&["--version".as_ref()]));
+    let commit = option_env!("DUNLIN_COMMIT").unwrap_or("commit unknown");
+    assert_eq!(said, format!("dunlin {} ({commit})\n", env!("CARGO_PKG_VERSION")));
+}

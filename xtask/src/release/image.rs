@@ -12,7 +12,8 @@ use std::process::Command;
 const USER: u32 = 65_532;
 /// Where the config lies; the manifests mount theirs over its folder.
 const CONFIG_FILE: &str = "etc/dunlin/dunlin.toml";
-/// The state, and the sockets; writable by the user where the root is.
+/// The sockets, and the state. runc gives a tmpfs the mode of the folder it is mounted on, so that
+/// everyone may write there.
 const OWN_FOLDERS: [&str; 2] = ["run/dunlin", "var/lib/dunlin"];
 
 /// A finished image.
@@ -62,7 +63,7 @@ fn root(config: &[u8]) -> Tree {
     let mut root = Tree::new();
     add_file(&mut root, CONFIG_FILE, 0o644, config.to_vec());
     for path in OWN_FOLDERS {
-        add(&mut root, path, Entry { mode: 0o755, owner: USER, content: None });
+        add(&mut root, path, Entry { mode: 0o1777, owner: USER, content: None });
     }
     root
 }

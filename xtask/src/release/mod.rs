@@ -100,9 +100,10 @@ impl About {
         let repository = image.and_then(|image| image.strip_suffix(&format!(":{version}")));
         // Empty in a source archive.
         let read = |name| env::var(name).ok().filter(|value| !value.is_empty());
-        let repository = read("DUNLIN_IMAGE").or(repository.map(str::to_owned)).ok_or_else(|| {
-            io::Error::other(format!("values.yaml: expected `image: …:{version}`"))
-        })?;
+        let repository =
+            read("DUNLIN_IMAGE").or(repository.map(str::to_owned)).ok_or_else(|| {
+                io::Error::other(format!("values.yaml: expected `image: …:{version}`"))
+            })?;
         let time = read("SOURCE_DATE_EPOCH").unwrap_or_else(|| "0".into());
         let time = time.parse().map_err(|_| {
             io::Error::other(format!("SOURCE_DATE_EPOCH: expected seconds, not `{time}`"))

@@ -36,7 +36,6 @@ test-cluster: ## tests with Kubernetes, etcd, containerd, CoreDNS, other kernels
 	  test-marked test-kernels test-guests bench-instructions loom test-etcd
 
 test-marked: ## the tests marked `cluster` and `slow`
-	@cargo build --quiet --package dunlin --target $$(uname -m)-unknown-linux-musl
 	@scripts/part "tests marked cluster and slow" env $(tests) cluster
 
 test-etcd: ## the store of a fleet on the newest etcd; `make test` has Debian's

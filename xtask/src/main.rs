@@ -6,6 +6,8 @@ mod campaigns;
 mod commands;
 mod crates;
 mod demo;
+#[cfg(test)]
+mod demo_build;
 mod figures;
 mod fleet;
 mod layers;

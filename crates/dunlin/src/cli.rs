@@ -1,4 +1,5 @@
 //! The command line.
+use crate::parts::{cpus, scale};
 use clap::{Args, Parser, Subcommand};
 use client::cli::{
     Cache, Checks, Endpoint, Fleet, Health, Journal, Records, Reload, Status, Token, Top, Upstream,

@@ -7,10 +7,12 @@ mod import;
 mod lab;
 mod limits;
 mod manual;
+mod parts;
 
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
 use command_line::Output;
+use parts::{cpus, scale};
 use std::process::ExitCode;
 
 /// Does what the command line asks for.

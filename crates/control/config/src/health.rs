@@ -5,6 +5,7 @@ mod tests;
 
 use super::section::{Problems, Section};
 use super::{units, values};
+use crate::feature::{FEATURE_HELP, Feature};
 use crate::limits::{
     CHECK_INTERVAL, CHECK_JITTER, CHECK_ROUNDS, HEALTH_TTL, PATH_LEN_MAX, PREFIXES_MAX, VANTAGES,
 };
@@ -87,6 +88,9 @@ fn read_webhook(section: &mut Section<'_, '_>, config: &Path) -> Option<WebhookS
 /// # Errors
 /// The name or a key is wrong; all errors.
 pub fn read_check_keys(name: &str, keys: &Map<String, Value>) -> Result<Check, String> {
+    if !Feature::Health.is_built() {
+        return Err(format!("{} ({FEATURE_HELP})", Feature::Health.absence("a check")));
+    }
     if !model::is_check_name(name) {
         let name = values::shorten(name);
         return Err(format!(

@@ -3,6 +3,7 @@
 
 mod change;
 mod diagnostic;
+mod feature;
 mod forward;
 mod health;
 mod kubernetes;
@@ -20,6 +21,7 @@ mod upstream;
 mod values;
 mod xdp;
 
+pub use feature::{FEATURE_HELP, Feature};
 pub use forward::{Cache, Forward, Mode};
 pub use health::{Health, read_check_keys};
 pub use kubernetes::{Compat, Kubernetes, PodNames};
@@ -154,6 +156,15 @@ impl Config {
     /// # Errors
     /// All errors, in order.
     pub fn parse(file: &Path, text: &str) -> Result<Self, Vec<Diagnostic>> {
+        Self::parse_with(file, text, Feature::is_built)
+    }
+
+    /// Parses a config for a build with some features.
+    fn parse_with(
+        file: &Path,
+        text: &str,
+        is_built: impl Fn(Feature) -> bool,
+    ) -> Result<Self, Vec<Diagnostic>> {
         let mut problems = Problems::new(file, text);
         let (table, errors) = DeTable::parse_recoverable(text);
         // Keys may be missing from a recovered table, so further errors would be wrong.
@@ -161,6 +172,7 @@ impl Config {
             note_syntax(&errors, &mut problems);
             return Err(problems.finish());
         }
+        feature::report_absent(table.get_ref(), is_built, &mut problems);
         let config = Self::read(file, table.get_ref(), &mut problems);
         match problems.finish() {
             found if found.is_empty() => Ok(config),

@@ -10,6 +10,11 @@ mod checks;
 mod fleet;
 pub mod limits;
 mod operator;
+mod outcome;
+#[cfg(feature = "probes")]
+mod probe;
+#[cfg(not(feature = "probes"))]
+#[path = "absent.rs"]
 mod probe;
 mod prober;
 mod report;
@@ -24,7 +29,8 @@ pub use check::{Check, CheckKind, DnsCheck, GrpcCheck, HttpCheck, ScriptCheck, T
 pub use checks::{CheckRefused, DefinedCheck, ReadCheck, checks_in};
 pub use fleet::{Finding, FindingKey, FleetStates, Vantage, assigned, verdict};
 pub use operator::{OperatorState, Override, OverrideKey, check_endpoint, endpoints_in};
-pub use probe::{Failure, FindUser, Passed, Probes};
+pub use outcome::{Failure, FindUser, Passed};
+pub use probe::Probes;
 pub use prober::{DueProbe, NotProbed, ProbeId, Prober, Transition};
 pub use report::{HealthReport, TargetReport, VantageReport};
 pub use service::{Ended, HealthService, HealthSettings, StateFilter, THREAD, TargetFilter};

@@ -137,6 +137,8 @@ rules! {
     CONFIG_MISSING = "config-missing-key" "Dunlin",
     /// A duplicate definition.
     CONFIG_TWICE = "config-duplicate" "Dunlin",
+    /// A key of a feature that the build leaves out.
+    CONFIG_FEATURE = "config-feature" "Dunlin",
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! An interface that AF_XDP serves, beside the sockets. Sockets receive the packets that AF_XDP
 //! passes, and all packets if AF_XDP is not possible.
-use crate::ports::QueuePort;
 use crate::session::Session;
 use crate::threads::Threads;
 use config::{Config, PortKind, Queues, Xdp};
@@ -16,6 +15,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use zone_manager::status::{XdpQueueStatus, XdpStatus};
+
+/// The port of an AF_XDP queue.
+pub type QueuePort = Udp<XdpQueue<XdpSocket>>;
 
 /// The AF_XDP interface. While attached, the workers own the ports of its queues.
 #[derive(Debug, Default)]

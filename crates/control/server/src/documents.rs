@@ -1,4 +1,5 @@
 //! Where the small sets of documents are: in files of `[server] data_dir`, or in etcd.
+use crate::etcd::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink, EtcdStates, OwnLease};
 use crate::store::StoreConfig;
 use api::{CredentialFile, Credentials, check_document};
 use config::{Config, StoreKind};
@@ -7,7 +8,6 @@ use health::{check_endpoint, checks_in, endpoints_in};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use store_etcd::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink, EtcdStates, OwnLease};
 use zone_manager::status::DocumentsStatus;
 
 /// The file of the API's credentials, in the data folder.

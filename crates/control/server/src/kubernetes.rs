@@ -1,6 +1,6 @@
 //! The names of a Kubernetes cluster: from the config to the source.
 use crate::documents::Documents;
-use crate::limits::KUBERNETES_START_MAX;
+use crate::etcd::EtcdMap;
 use config::Config;
 use source_kube::client::Access;
 use source_kube::cluster::{Exposed, ObjectName};
@@ -9,21 +9,32 @@ use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
 use source_kube::source::{self, FleetPart, Running, Settings};
 use std::io;
 use std::path::Path;
-use std::time::Duration;
-use store_etcd::EtcdMap;
-use tokio::time::{Instant, sleep};
 use zone_manager::ZonePublisher;
-
-const POLL_INTERVAL: Duration = Duration::from_millis(20);
+use zone_manager::status::KubernetesStatus;
 
 /// The map of the fleet that has the objects of the cluster.
 const MAP: &str = "kubernetes";
 
+/// The thread.
+pub const THREAD: &str = source::THREAD;
+
 /// The source of the names of a cluster.
 pub struct Kubernetes {
-    pub source: Running,
+    source: Running,
     /// What it exchanges with the fleet; `None`: there is none.
     _map: Option<EtcdMap>,
+}
+
+impl Kubernetes {
+    /// Its status.
+    pub fn status(&self) -> KubernetesStatus {
+        self.source.status()
+    }
+
+    /// Whether its thread ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.source.has_failed()
+    }
 }
 
 /// Starts to watch the cluster of a config, if it names one, or what another server of the fleet
@@ -53,21 +64,6 @@ pub fn start(
     };
     let source = source::start(settings(kubernetes, data_dir), part, manager)?;
     Ok(Some(Kubernetes { source, _map: map }))
-}
-
-/// Waits a while until the names of the cluster are served.
-pub async fn wait(is_there: impl Fn() -> bool) {
-    let until = Instant::now() + KUBERNETES_START_MAX;
-    while !is_there() {
-        if Instant::now() > until {
-            tracing::warn!(
-                "the objects of Kubernetes are not listed yet: names of the cluster answer \
-                 SERVFAIL until they are"
-            );
-            return;
-        }
-        sleep(POLL_INTERVAL).await;
-    }
 }
 
 fn settings(config: &config::Kubernetes, data_dir: Option<&Path>) -> Settings {

@@ -43,6 +43,8 @@ pub const API_BLOCKING_MAX: usize = 2 * api::limits::EXPORTS_MAX;
 pub const HTTP_NICENESS: i32 = 10;
 /// How long a start waits for the names of a Kubernetes cluster, as CoreDNS does.
 pub const KUBERNETES_START_MAX: Duration = Duration::from_secs(5);
+/// How often it is checked meanwhile.
+pub const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Characters that are kept of a panic's description.
 pub const PANIC_TEXT_MAX: usize = 1_000;
 /// How long after a panic of a thread that answers was logged the next one is.

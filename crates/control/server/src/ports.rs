@@ -1,13 +1,10 @@
 //! The kinds of port. No other module distinguishes them.
+use crate::bypass::QueuePort;
 use packet::Packet;
-use port::{Burst, PortCapabilities, Udp};
+use port::{Burst, PortCapabilities};
 use port_socket::SocketPort;
-use port_xdp::{XdpQueue, XdpSocket};
 use std::io;
 use std::os::fd::BorrowedFd;
-
-/// The port of an AF_XDP queue.
-pub type QueuePort = Udp<XdpQueue<XdpSocket>>;
 
 pub enum Port {
     /// A kernel UDP socket.

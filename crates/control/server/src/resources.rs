@@ -1,8 +1,7 @@
 //! The resources that a server opens before it drops privileges: sockets, certificates, AF_XDP.
 //! Sockets are new, from the service manager, or from the old process of a hot restart.
-use crate::bypass::Bypass;
+use crate::bypass::{Bypass, QueuePort};
 use crate::follow::Placement;
-use crate::ports::QueuePort;
 use crate::privileges::Identity;
 use crate::sockets::{self, Listening, Sockets};
 use crate::workers::{self, CorePlanner, WorkerCpus};

@@ -1,11 +1,11 @@
 //! `dunlin serve`: the order in which everything is opened, started and stopped.
+use crate::bypass::QueuePort;
 use crate::control_messages::ControlMessages;
 use crate::documents::Documents;
 use crate::health::Health;
 use crate::kubernetes::Kubernetes;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, ForwardSetup, Live, tap_settings};
-use crate::ports::QueuePort;
 use crate::privileges::{self, Identity};
 use crate::resources::{Resources, VERSION};
 use crate::rest::Rest;

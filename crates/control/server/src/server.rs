@@ -4,7 +4,7 @@ mod status;
 
 pub use requests::Handler;
 
-use crate::bypass::Bypass;
+use crate::bypass::{Bypass, QueuePort};
 use crate::commands::Commands;
 use crate::control_messages::ControlMessages;
 use crate::documents::Documents;
@@ -12,9 +12,9 @@ use crate::follow::Placement;
 use crate::forward_table::ForwardChange;
 use crate::forwarding;
 use crate::health::Health;
-use crate::kubernetes::{self, Kubernetes};
+use crate::kubernetes::{Kubernetes, THREAD as CLUSTER};
+use crate::limits::{CLUSTER_POLL_INTERVAL, KUBERNETES_START_MAX};
 use crate::live::Live;
-use crate::ports::QueuePort;
 use crate::rest::Rest;
 use crate::sockets::Listening;
 use crate::store::{StoreConfig, Stored, WRITER};
@@ -29,7 +29,6 @@ use api::Api;
 use config::{Config, Steering, StoreKind, Streams};
 use ops::Ops;
 use query_samples::TapThread;
-use source_kube::source::THREAD as CLUSTER;
 use std::error::Error;
 use std::mem;
 use std::os::fd::AsFd;
@@ -37,6 +36,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
+use tokio::time::{Instant, sleep};
 use upstream::StatusView;
 use worker::{HandedConnection, IsProxy, OnFailure};
 use zone_manager::ZonePublisher;
@@ -396,9 +396,18 @@ impl Server {
 
     /// Waits a while until the names of the cluster are served, if one is watched.
     pub async fn wait_for_cluster(&self) {
-        let is_there =
-            || lock(&self.kubernetes).as_ref().is_none_or(|it| it.source.status().is_synced);
-        kubernetes::wait(is_there).await;
+        let is_there = || lock(&self.kubernetes).as_ref().is_none_or(|it| it.status().is_synced);
+        let until = Instant::now() + KUBERNETES_START_MAX;
+        while !is_there() {
+            if Instant::now() > until {
+                tracing::warn!(
+                    "the objects of Kubernetes are not listed yet: names of the cluster answer \
+                     SERVFAIL until they are"
+                );
+                return;
+            }
+            sleep(CLUSTER_POLL_INTERVAL).await;
+        }
     }
 
     /// Opens the configured store and serves its zones. A store that cannot be opened is retried.

@@ -1,4 +1,5 @@
 //! The store of the server: opens it, reports its status, and stops it.
+use crate::etcd::{self, EtcdSettings, EtcdStore, OwnLease};
 use crate::resources::VERSION;
 use config::limits::MEMBER_NAME_LEN_MAX;
 use config::{Config, Etcd, Server, StoreKind};
@@ -8,7 +9,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use store_etcd::{EtcdSettings, EtcdStore, OwnLease};
 use store_redb::RedbStore;
 use zone_manager::ZonePublisher;
 use zone_manager::status::{Member, StoreStatus, StoreZoneFault};
@@ -48,7 +48,7 @@ impl Stored {
             }
             StoreKind::Etcd => {
                 let store = EtcdStore::closed(folder, etcd.clone()).map_err(io::Error::other)?;
-                (Box::new(store), store_etcd::replica_folder(folder))
+                (Box::new(store), etcd::replica_folder(folder))
             }
         };
         let opening = StoreSettings {

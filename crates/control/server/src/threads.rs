@@ -2,9 +2,10 @@
 use compile::Image;
 use handler::{Answerer, COUNTERS, ControlReceiver};
 
+use crate::bypass::QueuePort;
 use crate::limits::HTTP_NICENESS;
 use crate::panics::PanicLog;
-use crate::ports::{Port, QueuePort};
+use crate::ports::Port;
 use crate::sockets::Listening;
 use crate::workers::WorkerCpus;
 use config::Streams as StreamConfig;

@@ -1,6 +1,6 @@
 //! Takes in the results of probes, and logs what changes.
 use super::{Done, Runner, wall, whole_days};
-use crate::probe::{Failure, Passed};
+use crate::outcome::{Failure, Passed};
 use crate::prober::{ProbeId, Transition};
 use crate::state::{ProbeState, TargetState};
 use crate::webhook::Event;

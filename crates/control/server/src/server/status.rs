@@ -2,6 +2,7 @@
 use super::{CLUSTER, CONTROL, PROBER, Server, lock};
 use crate::forwarding;
 use crate::gather::{self, seconds};
+use crate::kubernetes::Kubernetes;
 use crate::resources::VERSION;
 use crate::store::{Stored, WRITER};
 use crate::zones;
@@ -61,7 +62,7 @@ impl Server {
             threads,
             store: self.store.get().map(Stored::status),
             documents: self.documents.status(),
-            kubernetes: lock(&self.kubernetes).as_ref().map(|it| it.source.status()),
+            kubernetes: lock(&self.kubernetes).as_ref().map(Kubernetes::status),
             health: self.prober.has_checks().then(|| self.prober.status()),
             api: self
                 .rest
@@ -86,7 +87,7 @@ impl Server {
         let each = [
             (zones::LOADER, self.zones.have_failed()),
             (CONTROL, self.control.has_failed()),
-            (CLUSTER, lock(&self.kubernetes).as_ref().is_some_and(|it| it.source.has_failed())),
+            (CLUSTER, lock(&self.kubernetes).as_ref().is_some_and(Kubernetes::has_failed)),
             (PROBER, self.prober.has_failed()),
             (WRITER, self.store.get().is_some_and(|store| store.service.has_failed())),
         ];

@@ -1,0 +1,25 @@
+//! Stands for `kubernetes` in a build without that feature: no cluster is watched.
+use crate::documents::Documents;
+use config::Config;
+use std::io;
+use zone_manager::ZonePublisher;
+use zone_manager::status::KubernetesStatus;
+
+pub const THREAD: &str = "kubernetes";
+
+/// The source of the names of a cluster: there is none.
+pub enum Kubernetes {}
+
+impl Kubernetes {
+    pub fn status(&self) -> KubernetesStatus {
+        match *self {}
+    }
+
+    pub fn has_failed(&self) -> bool {
+        match *self {}
+    }
+}
+
+pub fn start(_: &Config, _: &ZonePublisher, _: &Documents) -> io::Result<Option<Kubernetes>> {
+    Ok(None)
+}

@@ -11,6 +11,7 @@ use common::{answer, query};
 use counting::calls;
 use packet::Transport;
 use query_samples::{TapSettings, TapThread};
+use test_support::wait::until_true;
 
 #[test]
 fn burst_does_not_allocate_even_with_a_full_ring() {
@@ -29,5 +30,5 @@ fn burst_does_not_allocate_even_with_a_full_ring() {
         answer(&mut tap, client, Transport::Datagram, &query);
     }
     assert_eq!(calls() - before, 20_000 * each);
-    common::wait_for("all to be counted", || runner.status().sampled == 20_000);
+    until_true("all to be counted", || runner.status().sampled == 20_000);
 }

@@ -3,12 +3,13 @@
 #[path = "all/common.rs"]
 mod common;
 
-use common::{answer, query, wait_for};
+use common::{answer, query};
 use packet::Transport;
 use query_samples::{QueryLogSettings, TapSettings, TapThread, limits};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use test_support::wait::until_true;
 
 /// Blocks while the lock is held.
 struct Stuck(Arc<Mutex<()>>);
@@ -36,7 +37,7 @@ fn stuck_log_delays_only_the_log() {
     let client = "192.0.2.1:53".parse().unwrap();
     let held = lock.lock();
     answer(&mut tap, client, Transport::Datagram, &query("stuck.example"));
-    wait_for("the thread to be stuck behind the sketch", || !runner.hot().names.is_empty());
+    until_true("the thread to be stuck behind the sketch", || !runner.hot().names.is_empty());
     let started = Instant::now();
     // More than a ring holds.
     (0..20_000).for_each(|_| answer(&mut tap, client, Transport::Datagram, &query("a.example")));

@@ -3,11 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
-
-/// How long something else may hold the machine.
-pub const PATIENCE: Duration = Duration::from_secs(300);
+use test_support::wait;
 
 pub struct Folder(pub PathBuf);
 
@@ -45,13 +41,6 @@ pub fn said(output: &Output) -> String {
 }
 
 pub fn to_its_end(mut command: Command) -> Output {
-    let begun = Instant::now();
-    loop {
-        let output = command.output().unwrap();
-        let is_busy = said(&output).contains("something else measures here");
-        if !is_busy || begun.elapsed() > PATIENCE {
-            return output;
-        }
-        sleep(Duration::from_secs(1));
-    }
+    let is_free = |output: &Output| !said(output).contains("something else measures here");
+    wait::until_value("nothing else measures here", || command.output().unwrap(), is_free)
 }

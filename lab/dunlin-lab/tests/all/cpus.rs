@@ -4,9 +4,8 @@ use crate::common::{Folder, lab, said, to_its_end};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use test_support::skip;
+use test_support::wait;
 
 const CGROUP: &str = "/sys/fs/cgroup";
 
@@ -60,11 +59,8 @@ fn cpus_experiments_restore_all_settings_and_their_report_verifies() {
 
     let begun = |mut command: Command| {
         let child = command.args(["--runs", "100"]).stdout(Stdio::null()).spawn().unwrap();
-        let begin = Instant::now();
-        while !Path::new(CGROUP).join("dunlin-lab/burstable/stress").exists() {
-            assert!(begin.elapsed() < Duration::from_secs(60), "no stress begins");
-            sleep(Duration::from_millis(10));
-        }
+        let stress = Path::new(CGROUP).join("dunlin-lab/burstable/stress");
+        wait::until_true("stress begins", || stress.exists());
         child
     };
     let long = || {

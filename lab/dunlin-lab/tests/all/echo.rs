@@ -1,14 +1,14 @@
 //! `dunlin-lab echo` as a command: its processes and threads, what it writes, and how it ends.
 
 use test_support::ports;
+use test_support::wait;
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long what must happen may take, on a machine that does other things as well.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -91,16 +91,13 @@ fn ask(server: SocketAddr, count: usize) {
 
 /// Waits until none of these is there any more.
 fn assert_gone(processes: &[u32]) {
-    let end = Instant::now() + PATIENCE;
     let is_there = |pid: &u32| {
         let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // A process that has ended is a zombie until its parent collects it.
         !status.is_empty() && !status.contains(") Z ")
     };
-    while processes.iter().any(is_there) {
-        assert!(Instant::now() < end, "some of {processes:?} are left");
-        sleep(Duration::from_millis(10));
-    }
+    let left = || processes.iter().filter(|pid| is_there(pid)).collect::<Vec<_>>();
+    wait::until_value("no process is left", left, Vec::is_empty);
 }
 
 #[test]

@@ -1,12 +1,11 @@
 //! `dunlin-lab sweep` on the two-host bench: interrupted, killed, resumed, verified.
 
-use crate::common::{Folder, PATIENCE, lab, missing, said, to_its_end};
+use crate::common::{Folder, lab, missing, said, to_its_end};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 use test_support::skip;
+use test_support::wait;
 
 fn sweep(bundle: &Path, processes: &str) -> Command {
     let mut command = lab(&["sweep", "--pattern", "a{i}.example", "--names", "100"]);
@@ -19,20 +18,20 @@ fn sweep(bundle: &Path, processes: &str) -> Command {
 fn start(bundle: &Path, runs: usize) -> Child {
     let lines = || fs::read_to_string(bundle.with_extension("json.part"));
     let count = || lines().map_or(0, |text| text.lines().count());
-    let (before, begun) = (count().max(1), Instant::now());
-    while begun.elapsed() < PATIENCE {
+    let before = count().max(1);
+    wait::until("nothing else measures here", || {
         let mut child = sweep(bundle, "1,2,3").spawn().unwrap();
-        while child.try_wait().unwrap().is_none() {
-            if count() >= before + runs {
-                return child;
-            }
-            sleep(Duration::from_millis(5));
+        let has_ended = wait::until("the runs, or the end", || {
+            let has_ended = child.try_wait().unwrap().is_some();
+            (has_ended || count() >= before + runs).then_some(has_ended)
+        });
+        if !has_ended {
+            return Some(child);
         }
         let why = said(&child.wait_with_output().unwrap());
         assert!(why.contains("something else measures here"), "{why}");
-        sleep(Duration::from_secs(1));
-    }
-    panic!("something else held the machine for {PATIENCE:?}");
+        None
+    })
 }
 
 fn kill(signal: &str, child: &Child) {

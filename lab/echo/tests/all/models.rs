@@ -1,6 +1,7 @@
 //! Every model answers real datagrams, refuses what is no query, and counts all of it.
 
 use test_support::ports;
+use test_support::wait;
 
 use crate::hosts::Hosts;
 use lab_echo::limits::ROOM;
@@ -69,16 +70,11 @@ fn receive(client: &UdpSocket, time: Duration) -> Option<Vec<u8>> {
 
 /// The echo's counts, once it has received so many.
 fn counts(echo: &Echo, received: u64) -> Counts {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        let total = echo.snapshot().total();
-        // Counted once each: between two bursts the sum is right.
-        if total.received == received && total.answered + total.dropped() == received {
-            return total;
-        }
-        assert!(Instant::now() < end, "{:?}: {total:?}, not {received}", echo.options().model);
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let what = format!("{received} are counted by {:?}", echo.options().model);
+    // Counted once each: between two bursts the sum is right.
+    let is_right =
+        |total: &Counts| total.received == received && total.answered + total.dropped() == received;
+    wait::until_value(&what, || echo.snapshot().total(), is_right)
 }
 
 /// Sends what has an answer and what has none, and looks at what comes and what is counted. `room`

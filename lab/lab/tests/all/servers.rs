@@ -1,6 +1,7 @@
 //! The servers themselves: each starts from its config, answers for the zone, and ends.
 
 use test_support::ports;
+use test_support::wait;
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -108,11 +109,9 @@ fn a_server_ends_with_its_parent() {
         // The kernel asks about the thread. What is forgotten is not told to end by us.
         let start = move || std::mem::forget(kind.start(&binary, &setup, None).unwrap());
         std::thread::spawn(start).join().unwrap();
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-        while TcpListener::bind(address).is_err() || UdpSocket::bind(address).is_err() {
-            assert!(std::time::Instant::now() < deadline, "{} is still there", kind.name);
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
+        wait::until_ok(&format!("{} is gone", kind.name), || {
+            TcpListener::bind(address).and_then(|_| UdpSocket::bind(address))
+        });
     }
 }
 

@@ -19,7 +19,6 @@ use lab_load::query::QueryFormat;
 use lab_load::{LoadMode, Options, Path, QuerySource};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 use test_support::skip::skip;
 use wire::Rtype;
 
@@ -73,12 +72,10 @@ fn in_bursts(options: Options) -> Options {
 fn stopped(bench: &TestBench) -> RunResult {
     let server = bench.start(&fine());
     let id = server.id();
-    let stopper = std::thread::spawn(move || {
-        std::thread::sleep(Duration::from_millis(300));
-        bench::stop(id);
-    });
-    let run = measure(&load(), &[id]);
-    stopper.join().unwrap();
+    // After the first of the intervals.
+    let options = Options { interval_ns: 300_000_000, ..load() };
+    let stop = AtomicBool::new(false);
+    let run = lab::observer::measure(&options, &[id], &stop, &mut |_| bench::stop(id)).unwrap();
     bench::go_on(id);
     run
 }

@@ -1,6 +1,7 @@
 //! Captures that tcpdump made: times and questions are those that were sent.
 
 use test_support::skip;
+use test_support::wait;
 
 use lab_load::arrivals::Rate;
 use lab_load::names::QuestionSet;
@@ -9,8 +10,7 @@ use skip::skip;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const QUERIES: usize = 20;
 
@@ -29,11 +29,9 @@ fn query(n: usize) -> Vec<u8> {
 
 /// Waits until a file holds what it is to hold.
 fn await_in(file: &Path, holds: impl Fn(&[u8]) -> bool) {
-    let end = Instant::now() + Duration::from_secs(20);
-    while !std::fs::read(file).is_ok_and(|bytes| holds(&bytes)) {
-        assert!(Instant::now() < end, "tcpdump has not written that");
-        sleep(Duration::from_millis(10));
-    }
+    wait::until_true("tcpdump has written that", || {
+        std::fs::read(file).is_ok_and(|bytes| holds(&bytes))
+    });
 }
 
 /// Writes what comes to a server into `file`; returns when it does.
@@ -59,7 +57,9 @@ fn send(to: &UdpSocket) -> Vec<(u64, u64)> {
     let one = |n| {
         let before = now_ns();
         socket.send(&query(n)).unwrap();
-        sleep(Duration::from_millis(3));
+        // Once it is received, it has been captured.
+        let mut buffer = [0; 512];
+        while to.recv(&mut buffer).is_ok_and(|len| buffer[..len] != query(n)) {}
         (before, now_ns())
     };
     (0..QUERIES).map(one).collect()

@@ -38,6 +38,8 @@ pub struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.done.store(true, Ordering::Relaxed);
+        // One that accepts notices it then.
+        let _ = TcpStream::connect(self.address);
         self.thread.take().map(JoinHandle::join);
     }
 }
@@ -94,16 +96,13 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let (asked, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (count, stop, script) = (asked.clone(), done.clone(), Arc::new(script));
-        listener.set_nonblocking(true).unwrap();
         let thread = std::thread::spawn(move || {
-            while !stop.load(Ordering::Relaxed) {
-                match listener.accept() {
-                    Ok((stream, _)) => {
-                        let (script, count) = (script.clone(), count.clone());
-                        std::thread::spawn(move || serve_tcp(stream, last, &*script, &count));
-                    }
-                    Err(_) => std::thread::sleep(Duration::from_millis(1)),
+            for stream in listener.incoming().flatten() {
+                if stop.load(Ordering::Relaxed) {
+                    break;
                 }
+                let (script, count) = (script.clone(), count.clone());
+                std::thread::spawn(move || serve_tcp(stream, last, &*script, &count));
             }
         });
         Self { address, asked, done, thread: Some(thread) }

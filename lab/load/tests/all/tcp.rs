@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 fn tcp(server: &Server, queries_per_connection: Option<u64>) -> Options {
-    Options { path: Path::Tcp { queries_per_connection }, ..options(server) }
+    let path = Path::Tcp { queries_per_connection };
+    Options { path, timeout_ns: 60_000_000_000, ..options(server) }
 }
 
 #[test]

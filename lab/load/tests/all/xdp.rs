@@ -2,6 +2,7 @@
 
 use test_support::skip;
 use test_support::spaces;
+use test_support::wait;
 
 use crate::common::{options_at, run, yes};
 use lab_echo::{Echo, Model};
@@ -13,8 +14,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const MILLISECOND: u64 = 1_000_000;
 /// How long what must happen may take, on a machine that does other things as well.
@@ -73,7 +73,7 @@ fn load_from(client: &str, server: IpAddr) -> Options {
     Options {
         path: Path::Xdp,
         netns: Some(client.into()),
-        when: LoadMode::Closed { outstanding: 200, rate_max: None },
+        when: LoadMode::Closed { outstanding: 64, rate_max: None },
         queries_max: Some(10_000),
         channels: 8,
         sources,
@@ -282,22 +282,16 @@ fn a_killed_generator_leaves_no_program() {
         panic!("it was not killed");
     }
     let Some(hosts) = Hosts::up() else { return };
-    let _echo = hosts.echo(V4, Model::Recvmmsg);
+    let echo = hosts.echo(V4, Model::Recvmmsg);
     let mut victim = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "xdp::a_killed_generator_leaves_no_program"])
         .env(HOST, &hosts.0.client)
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    let until = |is: bool| {
-        let end = Instant::now() + PATIENCE;
-        while hosts.has_program() != is {
-            assert!(Instant::now() < end, "attached: {}", !is);
-            sleep(Duration::from_millis(10));
-        }
-    };
+    let until = |is: bool| wait::until_eq("a program is attached", || hosts.has_program(), is);
     until(true);
-    sleep(Duration::from_millis(100));
+    wait::until_true("it generates", || echo.snapshot().total().received > 0);
     victim.kill().unwrap();
     let ended = victim.wait().unwrap();
     assert_eq!(ended.signal(), Some(9), "it generated until it was killed: {ended}");

@@ -1,5 +1,5 @@
 //! Well-behaved and other clients.
-use crate::common::{PATIENCE, Running, http, said};
+use crate::common::{Running, http, said};
 use admin::Endpoint;
 use admin::limits::{CLIENTS_MAX, REQUEST_LEN_MAX};
 use std::fs::{self, Permissions};
@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
+use test_support::wait;
 
 /// Why a hot restart fails.
 fn restart(path: &Path) -> String {
@@ -64,11 +65,11 @@ fn clients_above_the_limit_are_refused() {
     let message = restart(&running.path);
     assert!(message.contains("try again"), "{message}");
     drop(idle);
-    let until = Instant::now() + PATIENCE;
-    while !http(&running.path).expect("a response").contains("serving") {
-        assert!(Instant::now() < until, "there is room again");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait::until_value(
+        "there is room again",
+        || http(&running.path).expect("a response"),
+        |response| response.contains("serving"),
+    );
 }
 
 #[test]

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use test_support::wait;
 use zone_manager::lock::DataLock;
 
 /// Connections between a client and a server.
@@ -105,14 +106,7 @@ impl Drop for Process {
 
 /// Waits until another hot restart may begin, since a server notices an end a moment later.
 fn offered(path: &Path) -> RestartOffer {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match request_restart(path, "0.2.0") {
-            Ok(offer) => return offer,
-            Err(error) => assert!(Instant::now() < until, "{error}"),
-        }
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait::until_ok("another hot restart may begin", || request_restart(path, "0.2.0"))
 }
 
 #[test]
@@ -152,11 +146,8 @@ fn new_process_killed_before_serving_changes_nothing() {
         drop(Process::start(&running.path, step));
         assert!(running.is_intact(), "killed when {step}");
     }
-    let until = Instant::now() + PATIENCE;
-    while running.fake.went_on.load(Ordering::SeqCst) < 2 {
-        assert!(Instant::now() < until, "the hot restart goes on");
-        thread::sleep(Duration::from_millis(1));
-    }
+    let went_on = || running.fake.went_on.load(Ordering::SeqCst);
+    wait::until_value("the server goes on after each", went_on, |count| *count >= 2);
     // One that dies within a line, and one that does not read.
     for bytes in [&b"{\"protocol\":1,\"says\":{\"take-ov"[..], REQUEST] {
         let mut stream = UnixStream::connect(&running.path).expect("a server");

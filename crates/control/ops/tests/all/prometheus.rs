@@ -1,5 +1,6 @@
 //! What Prometheus itself makes of `/metrics`, of every panel of the dashboard, and of the alerts.
 use test_support::ports;
+use test_support::wait;
 
 use crate::common::{PATIENCE, Server, is_present, ops, rest, working};
 use serde_json::Value;
@@ -9,8 +10,6 @@ use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 #[test]
 fn promtool_accepts_the_metrics() {
@@ -231,14 +230,7 @@ impl Prometheus {
 
     /// As [`Prometheus::query`], as soon as there is something.
     fn wait(&self, expression: &str) -> Vec<Value> {
-        let begun = Instant::now();
-        loop {
-            match self.query(expression) {
-                Ok(found) => return found,
-                Err(why) if begun.elapsed() > PATIENCE => panic!("{expression}: {why}"),
-                Err(_) => sleep(Duration::from_millis(200)),
-            }
-        }
+        wait::until_ok(expression, || self.query(expression))
     }
 }
 

@@ -4,7 +4,7 @@
 use packet::{DropReason, Packet, Transport, Verdict};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tap::QueryTap;
 
 /// A query for the A record of a name such as `www.example`.
@@ -57,15 +57,6 @@ fn one(
     tap.begin(std::slice::from_ref(&packet), unix, now);
     decide(&mut packet);
     tap.end(std::slice::from_ref(&packet));
-}
-
-/// Waits for a condition, up to a minute on busy machines.
-pub fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let started = Instant::now();
-    while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(60), "{what}: not in a minute");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// A folder that is removed after the test.

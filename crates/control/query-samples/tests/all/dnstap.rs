@@ -1,8 +1,9 @@
 //! dnstap with our own reader, which disconnects and reconnects, and with Debian's tools.
 
 use test_support::skip;
+use test_support::wait::until_true;
 
-use crate::common::{Scene, answer, query, wait_for};
+use crate::common::{Scene, answer, query};
 use packet::{DropReason, Transport};
 use query_samples::{DnstapSettings, TapSettings, TapThread};
 use rustix::process::{Pid, Signal, kill_process};
@@ -123,18 +124,18 @@ fn disconnected_reader_is_reconnected() {
     let runner = TapThread::start(settings(&socket)).unwrap();
     let mut tap = runner.tap(1);
     ask(&mut tap, "early.example");
-    wait_for("the query to be seen", || runner.status().sampled == 1);
+    until_true("the query to be seen", || runner.status().sampled == 1);
     assert!(!runner.status().dnstap_connected);
     let listener = UnixListener::bind(&socket).unwrap();
     let mut reader = Reader::accept(&listener);
     assert!(matches!(reader.read(), Frame::Data) && matches!(reader.read(), Frame::Data));
-    wait_for("to be told connected", || runner.status().dnstap_connected);
+    until_true("to be told connected", || runner.status().dnstap_connected);
 
     drop(reader);
-    wait_for("its end to be seen", || !runner.status().dnstap_connected);
+    until_true("its end to be seen", || !runner.status().dnstap_connected);
     ask(&mut tap, "later.example");
     let mut reader = Reader::accept(&listener);
-    wait_for("the rest to be sent", || runner.status().dnstap_sent == 4);
+    until_true("the rest to be sent", || runner.status().dnstap_sent == 4);
     let ending = std::thread::spawn(move || runner.stop());
     assert_eq!(reader.read_to_end(), 2);
     ending.join().unwrap();
@@ -154,13 +155,13 @@ fn stalled_reader_loses_counted_messages() {
         asked += 1;
         assert!(asked < 100_000_000);
     }
-    wait_for("all to be seen", || runner.status().sampled == asked);
+    until_true("all to be seen", || runner.status().sampled == asked);
     let before = runner.status();
     let waiting = (asked - before.lost) * 2 - before.dnstap_sent - before.dnstap_lost;
     assert!(waiting > 0 && before.dnstap_connected);
     // It continues reading: buffered frames arrive, and nothing more is lost.
     let reading = std::thread::spawn(move || reader.read_to_end());
-    wait_for("the rest to be sent", || {
+    until_true("the rest to be sent", || {
         let now = runner.status();
         assert_eq!(now.dnstap_lost, before.dnstap_lost);
         now.dnstap_sent == before.dnstap_sent + waiting
@@ -196,7 +197,7 @@ fn stop_is_bounded_without_finish() {
     let listener = UnixListener::bind(&socket).unwrap();
     let runner = TapThread::start(settings(&socket)).unwrap();
     let _mute = Reader::accept(&listener);
-    wait_for("to be told connected", || runner.status().dnstap_connected);
+    until_true("to be told connected", || runner.status().dnstap_connected);
     let started = Instant::now();
     runner.stop();
     let took = started.elapsed();
@@ -270,7 +271,7 @@ fn debian_tools_read_our_messages() {
     let (socket, file) = (scene.path("socket"), scene.path("capture"));
     let mut capture = Capture::start(&socket, &file);
     let runner = TapThread::start(settings(&socket)).unwrap();
-    wait_for("a connection", || runner.status().dnstap_connected);
+    until_true("a connection", || runner.status().dnstap_connected);
     let mut tap = runner.tap(1);
     for turn in 0..100 {
         let (client, transport): (SocketAddr, _) = match turn % 2 {
@@ -280,7 +281,7 @@ fn debian_tools_read_our_messages() {
         answer(&mut tap, client, transport, &query(&format!("n{turn}.example")));
     }
     crate::common::drop(&mut tap, V4.parse().unwrap(), &query("no.example"), DropReason::Denied);
-    wait_for("all to be sent", || runner.status().dnstap_sent == 201);
+    until_true("all to be sent", || runner.status().dnstap_sent == 201);
     assert_eq!(runner.status().dnstap_lost, 0);
     runner.stop();
     capture.end();

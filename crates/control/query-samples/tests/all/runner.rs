@@ -1,6 +1,6 @@
 //! Samples from a tap to the query log and the sketches, with changing settings.
 
-use crate::common::{Scene, answer, query, wait_for};
+use crate::common::{Scene, answer, query};
 use packet::{DropReason, Transport};
 use query_samples::{DnstapSettings, LogFormat, QueryLogSettings, TapSettings, TapThread};
 use std::collections::HashSet;
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use tap::QueryTap;
+use test_support::wait::until_true;
 
 const CLIENT: &str = "192.0.2.1:1053";
 
@@ -32,6 +33,11 @@ fn names(file: &Path) -> Vec<String> {
         name.unwrap_or_else(|| panic!("no name in {line}")).to_owned()
     };
     text.lines().map(name).collect()
+}
+
+/// A socket that nobody listens to.
+fn no_reader(scene: &Scene) -> DnstapSettings {
+    DnstapSettings { socket: scene.path("no-reader"), ..DnstapSettings::default() }
 }
 
 #[test]
@@ -71,42 +77,47 @@ fn settings_change_while_it_runs() {
     let runner = TapThread::start(TapSettings::default()).unwrap();
     let mut tap = runner.tap(1);
     ask(&mut tap, "off.example");
-    let mut ask_until_logged = |name: &str| {
+    let ask_until_logged = |tap: &mut QueryTap, name: &str| {
         let before = runner.status().logged;
-        wait_for(name, || {
-            ask(&mut tap, name);
+        until_true(name, || {
+            ask(tap, name);
             runner.status().logged > before
         });
     };
     runner.set(logged(1, &one, LogFormat::Text)).unwrap();
-    ask_until_logged("one.example");
+    ask_until_logged(&mut tap, "one.example");
     runner.set(logged(1, &two, LogFormat::Text)).unwrap();
-    wait_for("the second file to be used", || {
-        ask_until_logged("two.example");
+    until_true("the second file to be used", || {
+        ask_until_logged(&mut tap, "two.example");
         !names(&two).is_empty()
     });
     // Like logrotate: the file is moved away, and the same settings are set again.
     fs::rename(&two, scene.path("two.1")).unwrap();
-    runner.set(logged(1, &two, LogFormat::Text)).unwrap();
-    wait_for("the new file to be used", || {
-        ask_until_logged("three.example");
+    let dnstap = Some(DnstapSettings { one_in: 1_000, ..no_reader(&scene) });
+    runner.set(TapSettings { dnstap, ..logged(1, &two, LogFormat::Text) }).unwrap();
+    until_true("the new file to be used", || {
+        ask_until_logged(&mut tap, "three.example");
         !names(&two).is_empty()
     });
     runner.set(TapSettings::default()).unwrap();
-    let mut sampled = runner.status().sampled;
-    wait_for("nothing to be picked any more", || {
-        thread::sleep(query_samples::limits::LOOK_QUIET * 2);
-        ask(&mut tap, "off.example");
-        std::mem::replace(&mut sampled, runner.status().sampled) == sampled
-    });
+    until_true("nothing to be wanted", || !runner.status().dnstap_wanted);
     let status = runner.status();
-    runner.stop();
-    assert!(names(&one).starts_with(&["one.example.".into()]));
-    assert!(names(&two).iter().all(|name| name != "one.example."));
-    assert_eq!((status.lost, status.log_lost), (0, 0));
-    let files = [one, scene.path("two.1"), two];
-    let lines: usize = files.iter().map(|file| names(file).len()).sum();
+    let files = [&one, &scene.path("two.1"), &two];
+    let lines: usize = files.map(|file| names(file).len()).into_iter().sum();
     assert_eq!(lines as u64, status.logged, "a line is in one file, whatever changes");
+    assert_eq!((status.sampled, status.lost, status.log_lost), (status.logged, 0, 0));
+    assert!(names(&two).iter().all(|name| name != "one.example."));
+    // Nothing is picked until it is wanted again.
+    ask(&mut tap, "off.example");
+    runner.set(logged(1, &one, LogFormat::Text)).unwrap();
+    ask_until_logged(&mut tap, "one.example");
+    runner.stop();
+    let first = names(&one);
+    assert_eq!(
+        (first.first(), first.last()),
+        (Some(&"one.example.".into()), Some(&"one.example.".into()))
+    );
+    assert!(first.iter().all(|name| name != "off.example."));
 }
 
 #[test]
@@ -143,7 +154,7 @@ fn slow_reader_loses_counted_lines() {
         asked += 1;
         assert!(asked < 10_000_000);
     }
-    wait_for("all to be counted", || {
+    until_true("all to be counted", || {
         let status = runner.status();
         status.sampled == asked && status.logged + status.log_lost + status.lost < asked
     });
@@ -161,7 +172,7 @@ fn full_disk_loses_only_lines() {
     let runner = TapThread::start(logged(1, Path::new("/dev/full"), LogFormat::Text)).unwrap();
     let mut tap = runner.tap(1);
     (0..10).for_each(|_| ask(&mut tap, "full.example"));
-    wait_for("ten lines to be lost", || runner.status().log_lost == 10);
+    until_true("ten lines to be lost", || runner.status().log_lost == 10);
     assert_eq!(runner.status().logged, 0);
 }
 
@@ -176,7 +187,7 @@ fn every_sampled_query_is_counted_once_at_any_rate() {
         })
         .collect();
     asking.into_iter().for_each(|thread| thread.join().unwrap());
-    wait_for("all to be seen", || {
+    until_true("all to be seen", || {
         let status = runner.status();
         let known = status.lost + status.logged + status.log_lost;
         status.sampled == 100_000 && known == 100_000
@@ -194,14 +205,14 @@ fn most_frequent_are_reported_at_any_rate() {
     for turn in 0..4_000 {
         // Not faster than the thread reads.
         if turn % 500 == 0 {
-            wait_for("what was asked to be seen", || runner.status().sampled == turn);
+            until_true("what was asked to be seen", || runner.status().sampled == turn);
         }
         let client = if turn % 4 == 0 { CLIENT.parse().unwrap() } else { busy };
         let name = if turn % 2 == 0 { "Hot.example" } else { "hot.EXAMPLE" };
         let name = if turn % 10 == 9 { &format!("n{turn}.example") } else { name };
         answer(&mut tap, client, Transport::Datagram, &query(name));
     }
-    wait_for("all to be seen", || runner.status().sampled == 4_000);
+    until_true("all to be seen", || runner.status().sampled == 4_000);
     let hot = runner.hot();
     assert_eq!(hot.names[0].what, "hot.example.");
     assert!((hot.names[0].share - 0.9).abs() < 0.05, "{:?}", hot.names[0]);
@@ -216,8 +227,7 @@ fn most_frequent_are_reported_at_any_rate() {
 fn each_output_has_its_own_rate() {
     let scene = Scene::new("rates");
     let file = scene.path("queries");
-    let dnstap =
-        DnstapSettings { one_in: 2, socket: scene.path("no-reader"), ..DnstapSettings::default() };
+    let dnstap = DnstapSettings { one_in: 2, ..no_reader(&scene) };
     let log = logged(20, &file, LogFormat::Text);
     let runner = TapThread::start(TapSettings { dnstap: Some(dnstap), ..log }).unwrap();
     let mut tap = runner.tap(1);

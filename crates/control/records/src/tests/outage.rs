@@ -4,10 +4,7 @@ use std::fs;
 use std::io::{Cursor, Read, Write};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::thread;
-use std::time::Instant;
-
-const PATIENCE: Duration = Duration::from_secs(60);
+use test_support::wait;
 
 /// A store that fails while it has an error.
 #[derive(Clone, Default)]
@@ -184,17 +181,12 @@ fn answers_servfail(scene: &TestService, zone: &str) -> bool {
 
 /// Waits until a zone is served again.
 fn await_zone(scene: &TestService, zone: &str) {
-    let until = Instant::now() + PATIENCE;
-    while scene
-        .publisher
-        .image()
-        .zone(name(zone).as_name())
-        .and_then(|zone| zone.serial())
-        .is_none()
-    {
-        assert!(Instant::now() < until, "{zone} stays away: {:?}", scene.service.health());
-        thread::sleep(Duration::from_millis(10));
-    }
+    let serial = || {
+        let image = scene.publisher.image();
+        image.zone(name(zone).as_name()).and_then(|zone| zone.serial())
+    };
+    let is_served = || serial().map(drop).ok_or_else(|| format!("{:?}", scene.service.health()));
+    wait::until_ok(&format!("{zone} is served"), is_served);
 }
 
 fn www() -> Vec<Edit> {
@@ -337,11 +329,10 @@ fn store_failure_keeps_answers() {
     faulty.set(damaged());
     assert!(scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.2")]).is_err());
     // A failed read triggers a check of the store.
-    let until = Instant::now() + PATIENCE;
-    while scene.service.health().unavailable.is_none() {
-        assert!(scene.service.held().is_err() && Instant::now() < until);
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait::until("the store is known to be unavailable", || {
+        assert!(scene.service.held().is_err());
+        scene.service.health().unavailable
+    });
     assert!(scene.service.health().was_read);
     assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
     faulty.set(None);

@@ -6,9 +6,10 @@ use port::Port;
 use port_socket::SocketPort;
 use std::net::UdpSocket;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
+use test_support::wait;
 use worker::{App, WorkerSetup, Workers};
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -297,39 +298,39 @@ fn no_query_is_lost_while_the_number_of_workers_changes() {
     let (mut old, mut shared) = open(HERE, 2);
     let mut fleet = serve(std::mem::take(&mut old.datagrams), 2);
     let ended = Arc::new(AtomicBool::new(false));
-    let senders: Vec<_> = (0..2)
-        .map(|_| {
-            let ended = Arc::clone(&ended);
-            thread::spawn(move || {
-                let mut answered = 0_u64;
-                while !ended.load(Ordering::Relaxed) {
-                    // A new port each time, so that every socket gets queries. Queries are not
-                    // repeated, so a lost one is noticed.
-                    let client = client();
-                    for n in 0..8_u64 {
-                        client.send_to(&n.to_be_bytes(), old.address).expect("loopback");
-                    }
-                    for _ in 0..8 {
-                        client.recv(&mut [0; 8]).expect("an answer");
-                    }
-                    answered += 8;
+    let answered: [Arc<AtomicU64>; 2] = Default::default();
+    let senders = answered.each_ref().map(|answered| {
+        let (ended, answered) = (Arc::clone(&ended), Arc::clone(answered));
+        thread::spawn(move || {
+            while !ended.load(Ordering::Relaxed) {
+                // A new port each time, so that every socket gets queries. Queries are not
+                // repeated, so a lost one is noticed.
+                let client = client();
+                for n in 0..8_u64 {
+                    client.send_to(&n.to_be_bytes(), old.address).expect("loopback");
                 }
-                answered
-            })
+                for _ in 0..8 {
+                    client.recv(&mut [0; 8]).expect("an answer");
+                }
+                answered.fetch_add(8, Ordering::Relaxed);
+            }
         })
-        .collect();
+    });
     for workers in [4, 1, 3, 2, 5, 2] {
         let mut sockets = Sockets::new(shared);
         let new = sockets.open(&[old.address], workers).expect("they are there").remove(0);
         shared = sockets.finish().expect("nothing is left over");
         let new_workers = serve(new.datagrams, workers);
-        thread::sleep(Duration::from_millis(20));
+        // Both ask while there are old and new workers.
+        for answered in &answered {
+            let before = answered.load(Ordering::Relaxed);
+            let now = || answered.load(Ordering::Relaxed);
+            wait::until_value("answers of one client", now, |now| *now > before + 64);
+        }
         fleet.stop();
         fleet = new_workers;
     }
     ended.store(true, Ordering::Relaxed);
-    let answered: Vec<u64> =
-        senders.into_iter().map(|one| one.join().expect("all answered")).collect();
-    assert!(answered.iter().all(|answered| *answered > 0), "{answered:?}");
+    senders.map(|one| one.join().expect("all answered"));
     fleet.stop();
 }

@@ -3,10 +3,10 @@ use super::*;
 use crate::limits::SAVE_RETRY;
 use std::fs;
 use std::sync::Mutex;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+use test_support::wait;
 
 const APEX: &str = "$TTL 5\n@ SOA ns hostmaster 1 2h 1h 2w 5m\n@ NS ns\nns A 192.0.2.1\n";
-const PATIENCE: Duration = Duration::from_secs(10);
 
 fn key() -> Arc<HashKey> {
     Arc::new(HashKey::new(std::array::from_fn(|n| {
@@ -171,14 +171,6 @@ impl TestZones {
     }
 }
 
-fn eventually(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 fn inode(path: &Path) -> u64 {
     std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).expect("a file"))
 }
@@ -296,11 +288,11 @@ fn failed_save_is_shown_and_retried() {
         served.put(load(origin, APEX));
         saver.save(name(origin).as_name(), None);
     }
-    eventually("trouble is shown", || saver.trouble().is_some());
+    wait::until("trouble is shown", || saver.trouble());
     let trouble = saver.trouble().expect("trouble");
     assert!(trouble.contains("taken"), "{trouble}");
     fs::remove_file(&place).expect("the file goes");
-    eventually("trouble ends", || saver.trouble().is_none());
+    wait::until_true("trouble ends", || saver.trouble().is_none());
     assert!(place.join("a.test.zone").exists() && place.join("b.test.zone").exists());
     drop(saver);
     fs::remove_dir_all(folder).expect("the folder goes");
@@ -371,7 +363,7 @@ fn linked_or_world_writable_copy_is_refused() {
     served.put(load("example.org.", &format!("{APEX}www A 192.0.2.2\n")));
     let saver = served.saver(&folder);
     saver.save(zone.origin(), None);
-    eventually("trouble is shown", || saver.trouble().is_some());
+    wait::until("trouble is shown", || saver.trouble());
     assert!(saver.trouble().expect("trouble").contains("symbolic link"));
     saver.keep_only(std::iter::empty(), Duration::ZERO);
     saver.wait();
@@ -407,7 +399,7 @@ fn linked_copy_folder_is_not_followed() {
     assert!(path(&folder.join("elsewhere"), zone.origin()).exists(), "nothing is swept there");
     served.put(zone);
     saver.save(name("example.org.").as_name(), None);
-    eventually("trouble is shown", || saver.trouble().is_some());
+    wait::until("trouble is shown", || saver.trouble());
     drop(saver);
     fs::remove_dir_all(folder).expect("the folder goes");
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use test_support::wait;
 use wire::Name;
 use wire::NameBuf;
 
@@ -224,13 +225,8 @@ fn hosts_files_are_loaded_when_they_change() {
     assert!(commands.wait(commands.set_files(files(&["b", "a"]))));
     assert_eq!(notes.take(), ["1 zones", &line("b"), "settled"], "the other is known");
     fs::write(folder.join("a"), "192.0.2.1 a\n").expect("a file");
-    let until = std::time::Instant::now() + SOON;
-    let mut messages = Vec::new();
-    while messages.is_empty() && std::time::Instant::now() < until {
-        std::thread::sleep(Duration::from_millis(10));
-        messages = notes.take();
-    }
-    assert_eq!(messages.first(), Some(&line("a")));
+    let first = wait::until("the source sees the change", || notes.take().into_iter().next());
+    assert_eq!(first, line("a"));
     commands.stop();
     thread.join().expect("the source ends");
     fs::remove_dir_all(&folder).expect("the folder goes");

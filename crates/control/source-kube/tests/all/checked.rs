@@ -7,11 +7,9 @@ use source_kube::{saved, source};
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use test_support::wait::until_true;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::{HealthTarget, MemberClass, ZonePublisher};
-
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Two headless services with the same endpoints; one names the check `http`.
 fn save(folder: &Path) {
@@ -48,14 +46,6 @@ fn judge(manager: &ZonePublisher, last: u8, class: MemberClass) {
     manager.report_health(vec![(target, Some(class))]).wait().expect("it runs");
 }
 
-fn until(what: &str, is_so: impl Fn() -> bool) {
-    let until = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn verdicts_change_answers_of_a_service_with_a_check_and_of_no_other() {
     let folder = std::env::temp_dir().join(format!("dunlin-checked-{}", std::process::id()));
@@ -75,14 +65,14 @@ fn verdicts_change_answers_of_a_service_with_a_check_and_of_no_other() {
     assert_eq!(answered(&manager, "web"), [1]);
     // The check is deleted: the service is served as without it.
     manager.health().set_checks(none);
-    until("all endpoints are answered", || answered(&manager, "web") == [1, 2]);
-    until("the status names the service", || {
+    until_true("all endpoints are answered", || answered(&manager, "web") == [1, 2]);
+    until_true("the status names the service", || {
         let status = running.status();
         status.unused_check_count == 1 && status.unused_checks[0].starts_with("shop/web")
     });
     manager.health().set_checks(["http".to_owned()].into());
-    until("the check holds again", || answered(&manager, "web") == [1]);
-    until("the status names no service", || running.status().unused_check_count == 0);
+    until_true("the check holds again", || answered(&manager, "web") == [1]);
+    until_true("the status names no service", || running.status().unused_check_count == 0);
     drop(running);
     thread.stop();
     std::fs::remove_dir_all(folder).expect("it was there");

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use test_support::wait;
 use tokio::sync::oneshot;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::status::KubernetesStatus;
@@ -279,11 +280,7 @@ impl Watched {
     }
 
     pub fn until(&self, what: &str, is_so: impl Fn(&KubernetesStatus) -> bool) {
-        let until = Instant::now() + PATIENCE;
-        while !is_so(&self.status()) {
-            assert!(Instant::now() < until, "{what}: {:#?}", self.status());
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait::until_value(what, || self.status(), is_so);
     }
 
     /// Waits until all streams are open.

@@ -2,9 +2,10 @@
 use super::node::{Node, eventually};
 use records::{Precondition, Refused, Revision};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
+use test_support::wait;
 use zone_manager::status::Member;
 
 fn members(node: &Node) -> Vec<Member> {
@@ -33,10 +34,9 @@ fn members_report_what_they_serve_and_leave_at_their_end() {
     assert_eq!(found.iter().map(|member| member.name.clone()).collect::<Vec<_>>(), names);
     assert!(found.iter().all(|member| member.reported >= member.since && member.since > 0));
     let gone = nodes.pop().unwrap().fleet().status().name;
-    // It did not wait for its lease.
-    let began = Instant::now();
+    let stored = Operator::of(&etcd).count("/dunlin/members/");
+    assert_eq!(stored, 2, "it did not wait for the end of its lease");
     eventually(|| members(&nodes[0]).iter().all(|member| member.name != gone));
-    assert!(began.elapsed() < Duration::from_secs(5), "{:?}", began.elapsed());
 }
 
 #[test]
@@ -100,12 +100,10 @@ fn second_server_of_a_name_is_no_member_until_the_first_leaves() {
     assert_eq!(members(&other).len(), 1);
     // It serves and writes nevertheless, and does not keep a client waiting in vain.
     let written = other.create("example.org.").unwrap();
-    let began = Instant::now();
     match other.fleet().wait(written.revision).wait() {
         Err(Refused::Lagging(why)) => assert!(why.contains("is not known whether"), "{why}"),
         unexpected => panic!("{unexpected:?}"),
     }
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     drop(member);
     eventually(|| other.fleet().status().fault.is_none());
     assert_eq!(members(&other).len(), 1);
@@ -119,8 +117,7 @@ fn outage_of_etcd_does_not_make_a_server_its_own_rival() {
     expect_members(std::slice::from_ref(&node), Revision::NONE);
     let since = members(&node)[0].since;
     etcd.kill(0);
-    // Longer than a server may be outside without a fault.
-    thread::sleep(Duration::from_secs(14));
+    wait::until("it is outside for too long", || node.fleet().status().fault);
     etcd.start(0);
     eventually(|| {
         let fault = node.fleet().status().fault;

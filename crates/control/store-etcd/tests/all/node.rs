@@ -7,29 +7,24 @@ use records::{
     SetValue, SoleOwner, StoreSettings, View, WriteContext, WriteResult,
 };
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::Cursor;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
-use std::{fs, thread};
 use store_etcd::{EtcdLink, EtcdMap, EtcdSettings, EtcdStates, EtcdStore};
 use test_support::etcd::Etcd;
+use test_support::wait;
 use tokio::sync::mpsc;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::status::Member;
 use zone_manager::{PublisherThread, ZonePublisher};
 
-const TEST_MAX: Duration = Duration::from_secs(60);
-
 /// Waits until something is so.
+#[track_caller]
 pub fn eventually(is_so: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !is_so() {
-        assert!(began.elapsed() < TEST_MAX, "it is not so");
-        thread::sleep(Duration::from_millis(2));
-    }
+    wait::until_true("what this line says", is_so);
 }
 
 pub fn name(text: &str) -> NameBuf {

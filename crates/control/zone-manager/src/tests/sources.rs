@@ -122,9 +122,7 @@ fn held_content_is_served_after_its_time() {
     fixture.updates = fixture.publisher.register(&of_time);
     assert_eq!(fixture.sync(60), SyncOutcome::Published);
     assert!(matches!(fixture.sync(0), SyncOutcome::Held(_)));
-    while fixture.addresses() > 0 {
-        thread::sleep(Duration::from_millis(1));
-    }
+    test_support::wait::until_eq("addresses", || fixture.addresses(), 0);
     assert!(fixture.publisher.holds().all().is_empty());
 }
 

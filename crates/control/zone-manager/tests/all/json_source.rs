@@ -8,7 +8,8 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+use test_support::wait::until_eq;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::{
     Change, Edit, HoldPolicy, Lane, SetValue, Source, SourceKind, SourceSettings, SyncOutcome,
@@ -18,7 +19,6 @@ use zone_manager::{
 const ORIGIN: &str = "json.test.";
 const TTL: u32 = 30;
 const POLL: Duration = Duration::from_millis(10);
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Serves `{"www": ["192.0.2.1"], "empty": []}` as the zone json.test.
 struct JsonSource {
@@ -127,11 +127,7 @@ fn json_file_is_served_as_it_changes() {
     };
     let expect = |text: &str, (label, expected)| {
         fs::write(&file, text).expect("written");
-        let until = Instant::now() + PATIENCE;
-        while node(label) != expected {
-            assert!(Instant::now() < until, "{text}: {label} is {:?}", node(label));
-            std::thread::sleep(POLL);
-        }
+        until_eq(&format!("{label} after {text}"), || node(label), expected);
     };
     expect(r#"{"www": ["192.0.2.1"], "empty": []}"#, ("www", Some(false)));
     assert_eq!(node("empty"), Some(true), "it exists without records");

@@ -1,6 +1,7 @@
 //! Commands to a thread: flush, show, drain; and its report.
 
 use crate::scene::{Fake, Got, Scene, answer, answered, no_client};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use upstream::limits::{SHOWN_MAX, WALK_LINES};
 use upstream::{
@@ -70,9 +71,11 @@ fn only_flushed_names_are_queried_again() {
 #[test]
 fn answer_in_progress_during_a_flush_is_not_cached() {
     // The first answer is old, and comes late.
-    let server = Fake::start(|question, nth| match nth {
+    let flushed = Arc::new(Barrier::new(2));
+    let late = Arc::clone(&flushed);
+    let server = Fake::start(move |question, nth| match nth {
         0 => {
-            std::thread::sleep(Duration::from_millis(300));
+            late.wait();
             vec![answer(question, 60, 1)]
         }
         _ => vec![answer(question, 60, 2)],
@@ -85,9 +88,10 @@ fn answer_in_progress_during_a_flush_is_not_cached() {
     assert_eq!(flush(&mut scene, &mut command_sender, scope), (0, 1));
     // Who asks after the flush does not wait for it.
     scene.send(&["www.example."], &mut got);
+    flushed.wait();
     scene.wait(&mut got, 2, PATIENCE);
     assert_eq!(got, [answered(1), answered(2)]);
-    assert_eq!(scene.ask_one("www.example.").0, answered(2));
+    assert_eq!(scene.ask_one("www.example."), answered(2));
     assert_eq!(server.asked(), 2);
 }
 
@@ -123,7 +127,7 @@ fn flush_of_a_name_includes_aliases_through_it() {
     });
     let mut scene = Scene::new(&[server.address]);
     let mut command_sender = scene.upstream_client.command().unwrap();
-    assert_eq!(scene.ask_one("alias.example.").0, answered(2));
+    assert_eq!(scene.ask_one("alias.example."), answered(2));
     assert_eq!(
         flush(&mut scene, &mut command_sender, NameScope::Name(name("get.example."))),
         (0, 0)
@@ -140,7 +144,7 @@ fn show_lists_cached_answers_and_changes_nothing() {
     let mut scene = Scene::new(&[server.address]);
     let mut command_sender = scene.upstream_client.command().unwrap();
     scene.query(&["www.example.", "b.www.example."], PATIENCE);
-    assert_eq!(scene.ask_one("www.example.").0, answered(3));
+    assert_eq!(scene.ask_one("www.example."), answered(3));
     for rtype in [None, Some(Rtype::A)] {
         let look = ResolverCommand::Show(name("www.example."), rtype);
         let (report, _) = reported(&mut scene, &mut command_sender, &look);
@@ -158,8 +162,12 @@ fn show_lists_cached_answers_and_changes_nothing() {
 
 #[test]
 fn drained_server_answers_earlier_queries_and_gets_no_new_ones() {
-    let slow = Fake::start(|question, _| {
-        std::thread::sleep(Duration::from_millis(100));
+    let drained = Arc::new(Barrier::new(2));
+    let late = Arc::clone(&drained);
+    let slow = Fake::start(move |question, nth| {
+        if nth == 0 {
+            late.wait();
+        }
         vec![answer(question, 60, 1)]
     });
     let other = Fake::start(|question, _| vec![answer(question, 60, 2)]);
@@ -173,17 +181,18 @@ fn drained_server_answers_earlier_queries_and_gets_no_new_ones() {
         CommandReport::default()
     );
     assert_eq!(StatusView::server([&scene.upstream_client.view()], 0).drained, 1);
+    drained.wait();
     scene.wait(&mut got, 1, PATIENCE);
     assert_eq!(got.len(), 1);
     let asked = slow.asked();
     for n in 0..50 {
-        assert_eq!(scene.ask_one(&format!("n{n}.example.")).0, answered(2));
+        assert_eq!(scene.ask_one(&format!("n{n}.example.")), answered(2));
     }
     assert_eq!(slow.asked(), asked);
     reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(1, true));
     reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(0, false));
     assert_eq!(StatusView::server([&scene.upstream_client.view()], 0).drained, 0);
-    assert_eq!(scene.ask_one("back.example.").0, answered(1));
+    assert_eq!(scene.ask_one("back.example."), answered(1));
     // A number without an upstream changes nothing.
     reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(u16::MAX, true));
 }
@@ -197,7 +206,7 @@ fn walk_over_the_cache_is_split_into_turns() {
         reported(&mut scene, &mut command_sender, &ResolverCommand::Flush(NameScope::All));
     assert!(turns > (8 << 20) / 1_000 / WALK_LINES, "{turns}");
     command_sender.send(&ResolverCommand::Flush(NameScope::All)).unwrap();
-    assert_eq!(scene.ask_one("www.example.").0, answered(1));
+    assert_eq!(scene.ask_one("www.example."), answered(1));
 }
 
 #[test]

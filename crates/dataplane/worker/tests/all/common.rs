@@ -5,7 +5,8 @@ use rustix::net::{AddressFamily, SocketType};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use test_support::wait;
 use worker::{App, IsProxy, OnFailure, StreamLimits, Streams, ThreadFailure, WorkerTotals, listen};
 
 /// Sends back what it gets; a number asks for a reply of so many bytes instead, `who` for the
@@ -45,15 +46,7 @@ pub struct Running {
 impl Running {
     /// Waits until the connections are as they should be.
     pub fn wait_until(&self, what: &str, is_so: impl Fn(&worker::Connections) -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        loop {
-            let connections = self.streams.connections();
-            if is_so(&connections) {
-                return;
-            }
-            assert!(Instant::now() < deadline, "never {what}: {connections:?}");
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        wait::until_value(what, || self.streams.connections(), is_so);
     }
 
     /// Stops, and tells what was counted of messages: each once.
@@ -132,6 +125,19 @@ pub fn read_message(stream: &mut TcpStream) -> Vec<u8> {
 pub fn ask(stream: &mut TcpStream, message: &[u8]) -> Vec<u8> {
     stream.write_all(&framed(message)).unwrap();
     read_message(stream)
+}
+
+/// Lets so much time pass that the order of connections by their last use is known.
+pub fn pause_between_uses() {
+    std::thread::sleep(2 * worker::limits::USED_AGAIN);
+}
+
+/// Writes a byte every now and then, so that a query is never silent and never finished, until the
+/// server closes or it is over.
+pub fn drip(streams: &mut [TcpStream], is_over: impl Fn() -> bool) {
+    while !is_over() && streams.iter_mut().any(|stream| stream.write_all(&[1]).is_ok()) {
+        std::thread::sleep(Duration::from_millis(40));
+    }
 }
 
 /// Whether the server closes within `wait`, having said nothing.

@@ -4,24 +4,35 @@ use packet::{DropReason, Packet, Verdict};
 use port_socket::{SocketPort, bind};
 use std::net::{SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
+use test_support::wait;
 use worker::limits::PORTS_MAX;
 use worker::{
     App, FailureCause, OnFailure, ThreadFailure, ThreadPulse, WorkerSetup, WorkerTotals, Workers,
 };
 
-/// Sends back what it gets; drops what is empty; panics or sleeps when told to.
+/// Sends back what it gets; drops what is empty; panics or hangs when told to.
+#[derive(Clone)]
 struct Echo {
     parked: Arc<AtomicUsize>,
+    /// Met twice by one who hangs: at the beginning and at the end.
+    hanging: Arc<Barrier>,
+}
+
+impl Echo {
+    fn new() -> Self {
+        Self { parked: Arc::default(), hanging: Arc::new(Barrier::new(2)) }
+    }
 }
 
 impl App for Echo {
     fn burst(&mut self, packets: &mut [Packet<'_>], _now: Duration) {
         for packet in packets {
             assert!(packet.message() != b"panic", "told to");
-            if packet.message() == b"sleep" {
-                std::thread::sleep(Duration::from_secs(2));
+            if packet.message() == b"hang" {
+                self.hanging.wait();
+                self.hanging.wait();
             }
             packet.verdict = match packet.len {
                 0 => Verdict::Drop(DropReason::Short),
@@ -39,15 +50,15 @@ struct Running {
     workers: Workers<SocketPort>,
     addresses: Vec<SocketAddr>,
     failures: mpsc::Receiver<ThreadFailure>,
-    parked: Arc<AtomicUsize>,
+    app: Echo,
 }
 
 /// `workers` workers that share the ports `listen`.
 fn start(workers: usize, listen: &[&str]) -> Running {
-    let parked = Arc::new(AtomicUsize::new(0));
+    let app = Echo::new();
     let mut addresses = Vec::new();
     let mut setups: Vec<_> = (0..workers)
-        .map(|_| WorkerSetup { ports: Vec::new(), app: Echo { parked: parked.clone() }, cpu: None })
+        .map(|_| WorkerSetup { ports: Vec::new(), app: app.clone(), cpu: None })
         .collect();
     for address in listen {
         let mut address: SocketAddr = address.parse().unwrap();
@@ -61,7 +72,7 @@ fn start(workers: usize, listen: &[&str]) -> Running {
     let (sender, failures) = mpsc::channel();
     let on_failure: OnFailure = Arc::new(move |failure| sender.send(failure).unwrap());
     let workers = Workers::start(setups, on_failure).unwrap();
-    Running { workers, addresses, failures, parked }
+    Running { workers, addresses, failures, app }
 }
 
 /// So many more ports, and their addresses.
@@ -164,7 +175,7 @@ fn every_worker_and_address_answers_and_counts() {
     for (worker, view) in views.iter().enumerate() {
         assert!(WorkerTotals::sum([view]).replied > 0, "worker {worker} got nothing");
     }
-    assert!(running.parked.load(Ordering::SeqCst) > 0);
+    assert!(running.app.parked.load(Ordering::SeqCst) > 0);
 }
 
 #[test]
@@ -173,7 +184,7 @@ fn one_worker_serves_many_sockets_of_one_address() {
     let running = start(1, &["127.0.0.1:0"]);
     let address = running.addresses[0];
     let port = || SocketPort::new(bind(address).unwrap()).unwrap();
-    let app = Echo { parked: Arc::default() };
+    let app = Echo::new();
     let setup = WorkerSetup { ports: (0..20).map(|_| port()).collect(), app, cpu: None };
     let new_process = Workers::start(vec![setup], Arc::new(|_| {})).unwrap();
     running.workers.stop();
@@ -190,14 +201,12 @@ fn idle_worker_is_parked() {
     let running = start(1, &["127.0.0.1:0"]);
     let client = client(running.addresses[0]);
     for _ in 0..3 {
-        let before = running.parked.load(Ordering::SeqCst);
+        let before = running.app.parked.load(Ordering::SeqCst);
         ask(&client, b"wake up");
-        let deadline = std::time::Instant::now() + Duration::from_secs(5);
         let counters = &running.workers.counters()[0];
-        while running.parked.load(Ordering::SeqCst) == before || !ThreadPulse::of(counters).parked {
-            assert!(std::time::Instant::now() < deadline, "it answered and did not park");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait::until_true("it parks after its answer", || {
+            running.app.parked.load(Ordering::SeqCst) > before && ThreadPulse::of(counters).parked
+        });
     }
 }
 
@@ -205,19 +214,14 @@ fn idle_worker_is_parked() {
 fn stuck_worker_has_no_pulse() {
     let running = start(1, &["127.0.0.1:0"]);
     let counters = &running.workers.counters()[0];
-    client(running.addresses[0]).send(b"sleep").unwrap();
-    let deadline = std::time::Instant::now() + Duration::from_secs(5);
-    loop {
-        let before = ThreadPulse::of(counters);
-        std::thread::sleep(Duration::from_millis(200));
-        if ThreadPulse::of(counters).is_stuck_since(before) {
-            break;
-        }
-        assert!(std::time::Instant::now() < deadline, "the end is not noticed");
-    }
+    client(running.addresses[0]).send(b"hang").unwrap();
+    running.app.hanging.wait();
+    let before = ThreadPulse::of(counters);
+    assert!(ThreadPulse::of(counters).is_stuck_since(before), "{before:?}");
+    running.app.hanging.wait();
     // The next burst shows that it lives.
     ask(&client(running.addresses[0]), b"awake");
-    assert!(ThreadPulse::of(counters).beats > 2);
+    assert!(!ThreadPulse::of(counters).is_stuck_since(before), "{before:?}");
 }
 
 #[test]
@@ -255,7 +259,7 @@ fn received_queries_are_answered_before_the_end() {
 fn worker_on_a_forbidden_cpu_is_a_failure() {
     let (sender, failures) = mpsc::channel();
     let port = SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
-    let app = Echo { parked: Arc::default() };
+    let app = Echo::new();
     let cpu = Some(cpu::limits::CPUS_MAX - 1);
     let on_failure: OnFailure = Arc::new(move |failure| sender.send(failure).unwrap());
     let workers =

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
+use test_support::wait;
 use worker::{Connections, Ending, HandedConnection, StreamLimits, WorkerTotals};
 
 /// Ends one set of threads, and starts the next one at the same listeners with its connections.
@@ -92,17 +93,16 @@ fn no_byte_is_lost_or_doubled_while_connections_move() {
         let clients: Vec<_> =
             streams.map(|stream| scope.spawn(|| pipeline(stream, &over))).collect();
         // Connections that arrive while no thread accepts wait for the new process.
-        let newcomers = scope.spawn(|| {
-            let mut asked = 0;
-            while !over.load(Ordering::Relaxed) {
-                assert_eq!(ask(&mut connect_from(3, address), b"new"), b"new");
-                asked += 1;
-                thread::sleep(Duration::from_millis(1));
-            }
-            asked
+        let (admit, admitted) = mpsc::channel();
+        let newcomers = scope.spawn(move || {
+            let connect = |()| connect_from(3, address);
+            let ask = |mut stream| assert_eq!(ask(&mut stream, b"new"), b"new");
+            admitted.into_iter().map(connect).map(ask).count() as u64
         });
         for _ in 0..20 {
-            thread::sleep(Duration::from_millis(40));
+            let replied = || WorkerTotals::sum(running.streams.counters()).replied;
+            wait::until_value("replies of these threads", replied, |replied| *replied > 200);
+            (0..20).for_each(|_| admit.send(()).unwrap());
             let (new_process, connections, totals) = succeed(running, &listeners);
             running = new_process;
             received += totals.received;
@@ -111,6 +111,7 @@ fn no_byte_is_lost_or_doubled_while_connections_move() {
             assert!(cut.iter().all(|e| connections.ended(*e) == 0), "{connections:?}");
         }
         over.store(true, Ordering::Relaxed);
+        drop(admit);
         let asked: u64 = clients.into_iter().map(|client| client.join().unwrap()).sum();
         let asked = asked + newcomers.join().unwrap();
         let totals = running.stop();
@@ -159,12 +160,12 @@ fn missing_proxy_header_is_read_by_the_new_process() {
 fn wait_until_stuck(running: &Running) {
     let replied = || WorkerTotals::sum(running.streams.counters()).replied;
     let (mut last, mut since) = (replied(), Instant::now());
-    while running.streams.connections().buffered == 0 || since.elapsed() < STUCK {
+    wait::until_true("no more replies are written", || {
         if replied() != last {
             (last, since) = (replied(), Instant::now());
         }
-        thread::sleep(Duration::from_millis(5));
-    }
+        running.streams.connections().buffered > 0 && since.elapsed() >= STUCK
+    });
 }
 
 /// How long nothing is written to one who does not read until that is taken for so.
@@ -172,16 +173,16 @@ const STUCK: Duration = Duration::from_millis(700);
 
 #[test]
 fn client_that_does_not_read_delays_no_hot_restart() {
-    let running = start(StreamLimits::default());
+    // Its own deadline is not what ends it.
+    let reply_max = Duration::from_secs(3_600);
+    let running = start(StreamLimits { reply_max, ..Default::default() });
     let mut lazy = connect_from(66, running.addresses[0]);
     lazy.write_all(&framed(b"65535").repeat(400)).unwrap();
     let mut polite = connect(&running);
     assert_eq!(ask(&mut polite, b"before"), b"before");
     wait_until_stuck(&running);
     let counters = running.streams.connection_counters().to_vec();
-    let begin = Instant::now();
     let handed = running.streams.hand_over();
-    assert!(begin.elapsed() < 3 * worker::limits::HAND_OVER_MAX, "{:?}", begin.elapsed());
     let connections = Connections::sum(&counters);
     assert_eq!(connections.ended(Ending::SlowReader), 1, "{connections:?}");
     assert_eq!((handed.len(), connections.ended(Ending::HandedOver)), (1, 1));

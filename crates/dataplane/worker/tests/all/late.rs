@@ -3,11 +3,13 @@
 use crate::common::{closes, framed, read_message, read_message_or_end};
 use packet::{DropReason, Ingress, Packet, Transport, Verdict};
 use rustix::event::{EventfdFlags, eventfd};
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use test_support::wait;
 use worker::limits::DEFERRED_PER_CONNECTION_MAX;
 use worker::{App, StreamLimits, Streams, WorkerTotals, listen};
 
@@ -15,6 +17,8 @@ use worker::{App, StreamLimits, Streams, WorkerTotals, listen};
 struct Patient {
     waker: OwnedFd,
     deferred: Vec<(SocketAddr, Ingress, Vec<u8>)>,
+    /// How many are deferred, for the test.
+    count: Arc<AtomicUsize>,
 }
 
 impl App for Patient {
@@ -24,6 +28,7 @@ impl App for Patient {
             if packet.message().starts_with(b"later") {
                 self.deferred.push((packet.peer, packet.origin, packet.message().to_vec()));
                 packet.verdict = Verdict::Deferred;
+                self.count.fetch_add(1, Ordering::SeqCst);
             } else if packet.message() == b"now" {
                 rustix::io::write(&self.waker, &1u64.to_ne_bytes()).unwrap();
             }
@@ -38,6 +43,7 @@ impl App for Patient {
 
     fn poll_deferred(&mut self, _now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
         rustix::io::read(&self.waker, &mut [0; 8]).unwrap();
+        self.count.store(0, Ordering::SeqCst);
         for (peer, origin, mut bytes) in self.deferred.drain(..) {
             let len = bytes.len();
             let mut packet = Packet::new(&mut bytes, len, peer, Transport::Stream);
@@ -55,16 +61,18 @@ impl App for Patient {
     }
 }
 
-fn start() -> (Streams, SocketAddr) {
+/// A thread, its address, and how many messages it defers.
+fn start() -> (Streams, SocketAddr, impl Fn() -> usize) {
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
-    let apps = vec![Patient { waker, deferred: Vec::new() }];
+    let count = Arc::new(AtomicUsize::new(0));
+    let apps = vec![Patient { waker, deferred: Vec::new(), count: count.clone() }];
     let on_failure = Arc::new(|failure| panic!("{failure}"));
     let limits = StreamLimits::default();
     let streams =
         Streams::start(vec![listener], apps, limits, Arc::new(|_| false), on_failure).unwrap();
-    (streams, address)
+    (streams, address, move || count.load(Ordering::SeqCst))
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -89,7 +97,7 @@ fn stop(streams: Streams) -> WorkerTotals {
 
 #[test]
 fn deferred_reply_delays_no_other_client() {
-    let (streams, address) = start();
+    let (streams, address, _) = start();
     let mut stream = connect(address);
     say(&mut stream, &["later 1", "at once", "later drop", "later 2", "now"]);
     for text in ["at once", "now", "later 1", "later 2"] {
@@ -101,10 +109,11 @@ fn deferred_reply_delays_no_other_client() {
 
 #[test]
 fn half_closed_client_gets_its_deferred_replies() {
-    let (streams, address) = start();
+    let (streams, address, deferred) = start();
     let (mut stream, mut other) = (connect(address), connect(address));
     say(&mut stream, &["later 1", "later 2"]);
     stream.shutdown(Shutdown::Write).unwrap();
+    wait::until_eq("deferred queries", deferred, 2);
     assert!(!closes(&mut stream.try_clone().unwrap(), Duration::from_millis(200)));
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     say(&mut other, &["now"]);
@@ -116,34 +125,35 @@ fn half_closed_client_gets_its_deferred_replies() {
 
 #[test]
 fn deferred_replies_of_a_connection_are_bounded() {
-    let (streams, address) = start();
+    let (streams, address, deferred) = start();
     let (mut stream, mut other) = (connect(address), connect(address));
     let texts: Vec<String> =
         (0..3 * DEFERRED_PER_CONNECTION_MAX).map(|n| format!("later {n}")).collect();
     say(&mut stream, &texts.iter().map(String::as_str).collect::<Vec<_>>());
     for some in texts.chunks(DEFERRED_PER_CONNECTION_MAX) {
-        // Until then nothing can be told of who is not read.
-        std::thread::sleep(Duration::from_millis(100));
+        wait::until_eq("deferred queries", &deferred, DEFERRED_PER_CONNECTION_MAX);
         say(&mut other, &["now"]);
         for text in some {
             assert_eq!(read_message(&mut stream), text.as_bytes());
         }
-        assert!(!closes(&mut stream.try_clone().unwrap(), Duration::from_millis(50)));
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let more = stream.peek(&mut [0]);
+        assert!(more.is_err_and(|why| why.kind() == ErrorKind::WouldBlock), "no more is answered");
+        stream.set_nonblocking(false).unwrap();
     }
     stop(streams);
 }
 
 #[test]
 fn deferred_reply_to_a_closed_connection_is_counted() {
-    let (streams, address) = start();
+    let (streams, address, deferred) = start();
     let mut other = connect(address);
     let mut stream = connect(address);
     say(&mut stream, &["later 1"]);
-    std::thread::sleep(Duration::from_millis(50));
+    wait::until_eq("deferred queries", deferred, 1);
     rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
     drop(stream);
-    std::thread::sleep(Duration::from_millis(50));
+    wait::until_eq("open connections", || streams.connections().open, 1);
     say(&mut other, &["now"]);
     assert_eq!(read_message(&mut other), b"now");
     let totals = stop(streams);
@@ -154,21 +164,18 @@ fn deferred_reply_to_a_closed_connection_is_counted() {
 #[test]
 fn client_that_leaves_deferred_replies_is_closed_at_once() {
     for is_shut in [false, true] {
-        let (streams, address) = start();
+        let (streams, address, deferred) = start();
         let mut other = connect(address);
         let mut stream = connect(address);
         say(&mut stream, &["later 1"].repeat(DEFERRED_PER_CONNECTION_MAX));
         if is_shut {
             stream.shutdown(Shutdown::Write).unwrap();
         }
-        std::thread::sleep(Duration::from_millis(100));
+        wait::until_eq("deferred queries", deferred, DEFERRED_PER_CONNECTION_MAX);
         rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
         drop(stream);
-        let end = Instant::now() + Duration::from_secs(2);
-        while streams.connections().open > 1 {
-            assert!(Instant::now() < end, "it is kept: {is_shut}");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let what = format!("open connections, half closed before: {is_shut}");
+        wait::until_eq(&what, || streams.connections().open, 1);
         say(&mut other, &["now"]);
         assert_eq!(read_message(&mut other), b"now");
         let totals = stop(streams);

@@ -1,7 +1,8 @@
 //! Clients behind a proxy that speaks the PROXY protocol, version 2.
 
 use crate::common::{
-    Running, ask, closes, connect, connect_from, framed, read_message, start_behind,
+    Running, ask, closes, connect, connect_from, framed, pause_between_uses, read_message,
+    start_behind,
 };
 use std::io::Write;
 use std::net::{IpAddr, TcpStream};
@@ -100,7 +101,7 @@ fn limits_are_those_of_the_proxied_client() {
         .map(|_| {
             let mut stream = proxied(&running, 7);
             assert_eq!(ask(&mut stream, b"in"), b"in");
-            std::thread::sleep(2 * worker::limits::USED_AGAIN);
+            pause_between_uses();
             stream
         })
         .collect();

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
 use test_support::skip::skip;
 use test_support::spaces::{Spaces, within};
+use test_support::wait;
 use wire::{Name, NameBuf, Rcode, Rtype};
 
 fn passes(port: u16, kind: CheckKind) {
@@ -119,11 +120,7 @@ fn grpc_health_of_a_real_server_decides() {
     let of = |service: &str| {
         CheckKind::Grpc(GrpcCheck { service: service.into(), ..GrpcCheck::default() })
     };
-    let until = Instant::now() + Duration::from_secs(60);
-    while let Err(why) = probe(port, of("")) {
-        assert!(Instant::now() < until, "{why}");
-        thread::sleep(Duration::from_millis(50));
-    }
+    wait::until_ok("etcd serves", || probe(port, of("")));
     fails(port, of("no.such.Service"), "the service is unknown");
 }
 
@@ -202,11 +199,7 @@ fn process_group_of_a_script_is_killed_at_the_timeout_and_at_its_end() {
     // The first one ends, and its child would stay.
     let left = program("left", &format!("sleep {seconds} &\nexit 0"));
     passes(80, script(&left, &[]));
-    let until = Instant::now() + Duration::from_secs(20);
-    while processes(&format!("sleep\0{seconds}")) > 0 {
-        assert!(Instant::now() < until, "a process is left");
-        thread::sleep(Duration::from_millis(10));
-    }
+    wait::until_eq("processes that are left", || processes(&format!("sleep\0{seconds}")), 0);
 }
 
 #[test]

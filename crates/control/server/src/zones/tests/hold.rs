@@ -194,11 +194,7 @@ fn a_young_file_waits_at_the_start_while_its_copy_is_served() {
     let fixture = Fixture::start_in(folder, &["a.test"], false);
     assert_eq!(fixture.state(0), (ZoneState::Saved, Some(1), 0));
     assert!(fixture.zones.status()[0].writing_seconds.is_some());
-    let until = std::time::Instant::now() + std::time::Duration::from_secs(60);
-    while fixture.state(0).0 != ZoneState::Current {
-        assert!(std::time::Instant::now() < until, "it is not loaded");
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    test_support::wait::until_eq("its state", || fixture.state(0).0, ZoneState::Current);
     assert_eq!(fixture.serial("a.test"), Some(2));
     assert!(fixture.zones.status()[0].writing_seconds.is_none());
     fs::remove_dir_all(fixture.end()).expect("the folder goes");

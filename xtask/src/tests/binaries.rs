@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 pub struct Binary {
     /// The folder of its package, which it is run in.
     pub folder: PathBuf,
-    /// `crates/core/wire` for unit tests, `crates/core/wire all` for integration tests.
+    /// `crates/core/wire` for unit tests, `crates/core/wire all` for integration tests,
+    /// `crates/dunlin bin dunlin` for those of a program.
     pub label: String,
     pub executable: PathBuf,
     /// It has the tests of a folder `tests`, not those beside the code.
@@ -54,11 +55,13 @@ fn binary(root: &Path, message: &Value) -> Option<Binary> {
         return None;
     }
     let folder = Path::new(message["manifest_path"].as_str()?).parent()?;
-    let is_integration = message["target"]["kind"][0] == "test";
+    let kind = message["target"]["kind"][0].as_str()?;
+    let is_integration = kind == "test";
     let package = folder.strip_prefix(root).unwrap_or(folder).display();
-    let label = match message["target"]["name"].as_str()? {
-        name if is_integration => format!("{package} {name}"),
-        _ => package.to_string(),
+    let label = match (kind, message["target"]["name"].as_str()?) {
+        ("test", name) => format!("{package} {name}"),
+        ("lib", _) => package.to_string(),
+        (kind, name) => format!("{package} {kind} {name}"),
     };
     Some(Binary { folder: folder.to_owned(), label, executable: executable.into(), is_integration })
 }
@@ -77,6 +80,8 @@ mod tests {
         let read = |message| binary(Path::new("/root"), &message).map(|found| found.label);
         assert_eq!(read(message("test", true, json!("/a"))), Some("crates/core/wire all".into()));
         assert_eq!(read(message("lib", true, json!("/a"))), Some("crates/core/wire".into()));
+        let program = read(message("bin", true, json!("/a")));
+        assert_eq!(program, Some("crates/core/wire bin all".into()));
         assert_eq!(read(message("bin", false, json!("/a"))), None);
         assert_eq!(read(message("lib", true, Value::Null)), None);
     }

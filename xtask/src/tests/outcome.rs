@@ -15,11 +15,14 @@ pub struct Outcome {
     pub label: String,
     pub seconds: f64,
     log: PathBuf,
-    /// Names and seconds.
-    passed: Vec<(String, f64)>,
+    passed: usize,
+    /// Names and seconds of tests that passed.
+    times: Vec<(String, f64)>,
     failed: Vec<String>,
     /// How many, by the first word of the reason.
     ignored: BTreeMap<String, usize>,
+    /// Tests that libtest has called slow, and whose result has not come.
+    unfinished: BTreeSet<String>,
     /// Why it is not known what came of all tests.
     broken: Option<String>,
 }
@@ -41,20 +44,34 @@ impl Outcome {
         outcome
     }
 
-    /// Takes lines such as `test a::b ... ok <0.012s>`.
+    /// Takes lines such as `test a::b ... ok <0.012s>`, and those such as `test result: ok. 2
+    /// passed; …`: the last one, as a test that starts its binary again may leave lines of that
+    /// run, and the last one of each crate whose examples are run.
     fn take(&mut self, text: &str) {
+        let mut before = 0;
         for line in text.lines() {
+            if let Some(result) = line.strip_prefix("test result: ") {
+                let count = result.split_whitespace().nth(1).and_then(|count| count.parse().ok());
+                self.passed = before + count.unwrap_or(0);
+            }
+            if line.starts_with("   Doc-tests ") {
+                before = self.passed;
+            }
+            if let Some((name, _)) = slow(line) {
+                self.unfinished.insert(name.to_owned());
+            }
             let Some((name, result)) =
                 line.strip_prefix("test ").and_then(|l| l.split_once(" ... "))
             else {
                 continue;
             };
             let name = name.trim_end_matches(" - should panic").to_owned();
+            self.unfinished.remove(&name);
             let (word, rest) = result.split_once(' ').unwrap_or((result, ""));
             match word.trim_end_matches(',') {
                 "ok" => {
                     let seconds = rest.trim_start_matches('<').trim_end_matches("s>");
-                    self.passed.push((name, seconds.parse().unwrap_or(0.0)));
+                    self.times.push((name, seconds.parse().unwrap_or(0.0)));
                 }
                 "FAILED" => self.failed.push(name),
                 "ignored" => {
@@ -74,8 +91,7 @@ impl Outcome {
     /// A line on it.
     pub fn line(&self) -> String {
         let word = if self.is_good() { "ok    " } else { "FAILED" };
-        let passed = self.passed.len();
-        format!("{word} {:7.1} s  {}: {passed} passed", self.seconds, self.label)
+        format!("{word} {:7.1} s  {}: {} passed", self.seconds, self.label, self.passed)
     }
 
     /// The first lines that a failed test printed.
@@ -87,6 +103,11 @@ impl Outcome {
         let lines = lines.take_while(|line| !line.starts_with("---- ")).take(FAILURE_LINES);
         lines.map(|line| format!("    {}\n", line.chars().take(200).collect::<String>())).collect()
     }
+}
+
+/// The test that a line such as `test a has been running for over 60 seconds` is about.
+fn slow(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("test ")?.split_once(" has been running for over ")
 }
 
 /// Says what came of all: what failed, what cannot run on this kernel, and where the time went.
@@ -105,7 +126,7 @@ pub fn report(
     print_left(&left);
     let bad: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.is_good()).collect();
     print_failures(&bad, logs);
-    let passed: usize = outcomes.iter().map(|outcome| outcome.passed.len()).sum();
+    let passed: usize = outcomes.iter().map(|outcome| outcome.passed).sum();
     let failed: usize = outcomes.iter().map(|outcome| outcome.failed.len()).sum();
     println!(
         "{} passed, {failed} failed, {} cannot run on this kernel; {} binaries; \
@@ -123,7 +144,7 @@ pub fn report(
 fn print_slowest(outcomes: &[Outcome]) {
     let all = |outcome: &Outcome| {
         let label = outcome.label.clone();
-        outcome.passed.clone().into_iter().map(move |(name, s)| (s, format!("{label} {name}")))
+        outcome.times.clone().into_iter().map(move |(name, s)| (s, format!("{label} {name}")))
     };
     let mut tests: Vec<(f64, String)> = outcomes.iter().flat_map(all).collect();
     tests.sort_by(|one, other| other.0.total_cmp(&one.0));
@@ -160,7 +181,8 @@ fn print_failures(bad: &[&Outcome], logs: &Path) {
     for outcome in bad {
         println!("\n{} failed ({}):", outcome.label, outcome.log.display());
         if let Some(why) = &outcome.broken {
-            println!("  {why}");
+            let tests: Vec<&str> = outcome.unfinished.iter().map(String::as_str).collect();
+            println!("  {why}; unfinished: {}", tests.join(" "));
         }
         for test in &outcome.failed {
             print!("  {test}\n{}", outcome.excerpt(test));
@@ -179,9 +201,14 @@ mod tests {
         outcome.take(
             "running 4 tests\ntest a::b ... ok <1.250s>\ntest c - should panic ... ok <0.001s>\n\
              test d ... FAILED <0.1s>\ntest e ... ignored, slow: 10 s\n\
+             test f has been running for over 60 seconds\n\
+             test a::b has been running for over 60 seconds\ntest a::b ... ok <61.000s>\n\
              test result: FAILED. 2 passed; 1 failed\n",
         );
-        assert_eq!(outcome.passed, [("a::b".into(), 1.25), ("c".into(), 0.001)]);
+        assert_eq!(outcome.unfinished.iter().collect::<Vec<_>>(), ["f"]);
+        assert_eq!(outcome.passed, 2);
+        let times = [("a::b".into(), 1.25), ("c".into(), 0.001), ("a::b".into(), 61.0)];
+        assert_eq!(outcome.times, times);
         assert_eq!(outcome.failed, ["d"]);
         assert_eq!(outcome.ignored, BTreeMap::from([("slow".to_owned(), 1)]));
         assert!(!outcome.is_good());

@@ -55,7 +55,7 @@ impl Job {
 
     /// The examples in documentation.
     pub fn doc_tests(root: &Path) -> Self {
-        let arguments = ["test", "--quiet", "--workspace", "--doc", "--no-fail-fast"];
+        let arguments = ["test", "--workspace", "--doc", "--no-fail-fast"];
         Self {
             label: "examples in documentation".to_owned(),
             program: binaries::cargo().get_program().into(),
@@ -75,6 +75,12 @@ impl Job {
             is_integration: binary.is_integration,
             is_cargo: false,
         }
+    }
+
+    /// How long a job may take that never ran, in seconds: a large program starts servers.
+    fn guess(&self) -> f64 {
+        let len = std::fs::metadata(&self.program).map_or(0, |file| file.len());
+        if self.is_integration { len as f64 / 1e6 } else { 1.0 }
     }
 
     /// Runs it, with all that it prints in a file.
@@ -126,11 +132,8 @@ pub fn run(
     left: &Path,
     times: &HashMap<String, f64>,
 ) -> Vec<Outcome> {
-    // The longest first. What never ran is long if it starts servers.
-    let expected = |job: &Job| {
-        let guess = if job.is_integration { 30.0 } else { 1.0 };
-        times.get(&job.label).copied().unwrap_or(guess)
-    };
+    // The longest first.
+    let expected = |job: &Job| times.get(&job.label).copied().unwrap_or_else(|| job.guess());
     jobs.sort_by(|one, other| expected(other).total_cmp(&expected(one)));
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {

@@ -190,7 +190,7 @@ fn parse(bytes: &[u8]) -> ListedZones {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').map(verified);
     let head = lines.next().flatten().and_then(|text| {
         let (revision, count) = text.strip_prefix(HEAD)?.split_once(", ")?;
-        let count = count.strip_suffix(" zones")?.parse().ok()?;
+        let count: usize = count.strip_suffix(" zones")?.parse().ok()?;
         Some((Revision(revision.parse().ok()?), count))
     });
     let (mut zones, mut wrong) = (Vec::new(), 0usize);

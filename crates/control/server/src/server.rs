@@ -445,8 +445,9 @@ impl Server {
     pub fn stop_changes(&self) {
         self.zones.stop();
         // Waited for outside of the lock: who asks for the status does not wait as well.
-        let cluster = lock(&self.kubernetes).take();
-        drop(cluster);
+        {
+            let _cluster = lock(&self.kubernetes).take();
+        }
         self.prober.stop();
         if let Some(store) = self.store.get() {
             store.stop();

@@ -1,7 +1,7 @@
 //! What an answer costs by UDP, TCP and TLS, and what opening TLS costs, on the thread that asks:
 //! microseconds of its processor time, the kernel's part included.
 //!
-//!   cargo run --release --package upstream --example cost
+//!   cargo run --release --package upstream --example forwarded_cost
 #[path = "../tests/all/ends.rs"]
 mod ends;
 #[path = "../tests/all/scene.rs"]

@@ -8,13 +8,11 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use wire::Rtype;
 
 const WEB: &str = "web.shop.svc.cluster.local";
 const KNOWN: &str = "NOERROR; A 10.96.7.7";
-/// Longer than a stream may be silent: two bookmarks of the API server, and a little.
-const SILENCE_MAX: Duration = Duration::from_secs(130);
 
 fn fill(cluster: &Cluster) {
     cluster.create(&objects::namespace("shop"));

@@ -7,7 +7,7 @@ use test_support::wait;
 
 /// Names of the zone besides its name server.
 const NAMES: usize = 2_000;
-/// What the status says of a file that somebody has open.
+/// What the status says of a file that another process has open.
 const WRITES: &str = "a process has been writing its file";
 
 /// A line for each name with its address, which contains the generation.
@@ -70,7 +70,7 @@ fn slowly_written_zone_is_loaded_when_it_is_closed() {
             }
             told(&dunlin(&served, &["status"]))
         };
-        // It would be read by now if nobody had it open.
+        // It would be read by now if no process had it open.
         wait::until_value("the writer is noticed", status, |status| status.contains(WRITES));
         writer.write_all(rest.as_bytes()).expect("written");
     }

@@ -3,7 +3,21 @@
 use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use test_support::wait;
+
+/// Settings of the whole machine: a reproduction changes some while it runs, and results hold them.
+static SETTINGS: RwLock<()> = RwLock::new(());
+
+/// While it is held, no other test changes settings of the machine.
+pub fn hold_settings() -> RwLockReadGuard<'static, ()> {
+    SETTINGS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// While it is held, no other test compares settings of the machine.
+pub fn change_settings() -> RwLockWriteGuard<'static, ()> {
+    SETTINGS.write().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub struct Folder(pub PathBuf);
 

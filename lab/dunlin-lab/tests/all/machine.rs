@@ -1,5 +1,6 @@
 //! `dunlin-lab`: the machine that is measured on.
 
+use crate::common::hold_settings;
 use test_support::skip;
 
 use serde_json::Value;
@@ -50,6 +51,7 @@ fn manifest() -> Value {
 
 #[test]
 fn manifests_differ_only_between_machines() {
+    let _settings = hold_settings();
     let folder = Folder::new("manifest");
     let mut manifest = manifest();
     assert_eq!(manifest["software"]["version"], env!("CARGO_PKG_VERSION"));
@@ -82,6 +84,7 @@ fn manifests_differ_only_between_machines() {
 /// A socket that is not answered: what a load of it holds is the machine, and that is enough here.
 #[test]
 fn results_hold_their_machine() {
+    let _settings = hold_settings();
     let folder = Folder::new("results");
     let deaf = std::net::UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let port = deaf.local_addr().expect("an address").port().to_string();

@@ -1,6 +1,6 @@
 //! `dunlin-lab reproduce` on the two-host bench.
 
-use crate::common::{Folder, lab, missing, said, to_its_end};
+use crate::common::{Folder, change_settings, lab, missing, said, to_its_end};
 use std::fs;
 use test_support::skip;
 
@@ -10,6 +10,7 @@ fn a_reproduction_restores_settings_and_its_report_verifies() {
     if let Some(missing) = missing() {
         return skip::skip(&missing);
     }
+    let _settings = change_settings();
     let folder = Folder::new("reproduce");
     let (bundle, page) = (folder.0.join("isc.json"), folder.0.join("isc.md"));
     let buffers = || fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();

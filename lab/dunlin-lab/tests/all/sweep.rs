@@ -1,6 +1,6 @@
 //! `dunlin-lab sweep` on the two-host bench: interrupted, killed, resumed, verified.
 
-use crate::common::{Folder, lab, missing, said, to_its_end};
+use crate::common::{Folder, hold_settings, lab, missing, said, to_its_end};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -41,6 +41,7 @@ fn kill(signal: &str, child: &Child) {
 
 #[test]
 fn an_interrupted_sweep_resumes_and_its_report_verifies() {
+    let _settings = hold_settings();
     if let Some(missing) = missing() {
         return skip::skip(&missing);
     }

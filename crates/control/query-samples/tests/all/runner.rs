@@ -35,7 +35,7 @@ fn names(file: &Path) -> Vec<String> {
     text.lines().map(name).collect()
 }
 
-/// A socket that nobody listens to.
+/// A socket without a listener.
 fn no_reader(scene: &Scene) -> DnstapSettings {
     DnstapSettings { socket: scene.path("no-reader"), ..DnstapSettings::default() }
 }

@@ -11,7 +11,7 @@ use zone_manager::status::{DocumentsStatus, Member};
 const ABSENT: &str = "this build of dunlin leaves out the feature `etcd`";
 
 #[derive(Clone, Debug, Default)]
-pub struct OwnLease;
+pub struct OwnLease(());
 
 /// Where etcd is; nothing reads it.
 #[derive(Clone, Debug, Default)]

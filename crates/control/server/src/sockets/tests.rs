@@ -331,6 +331,8 @@ fn no_query_is_lost_while_the_number_of_workers_changes() {
         fleet = new_workers;
     }
     ended.store(true, Ordering::Relaxed);
-    senders.map(|one| one.join().expect("all answered"));
+    for sender in senders {
+        sender.join().expect("all answered");
+    }
     fleet.stop();
 }

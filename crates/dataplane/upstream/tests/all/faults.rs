@@ -106,7 +106,7 @@ fn stream_that_ends_early_is_a_failure() {
 
 #[test]
 fn refused_connection_is_noticed_and_remembered() {
-    let mut scene = Scene::new(&[no_client()]).standing();
+    let mut scene = Scene::new(&[no_client()]);
     assert_eq!(scene.ask_one("www.example.net."), failed(22));
     assert_eq!(scene.ask_one("www.example.net."), failed(13), "remembered (RFC 9520)");
     assert_eq!(scene.ask_one("other.example.net."), failed(22), "of another name nothing is");

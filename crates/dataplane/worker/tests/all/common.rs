@@ -135,7 +135,9 @@ pub fn pause_between_uses() {
 /// Writes a byte every now and then, so that a query is never silent and never finished, until the
 /// server closes or it is over.
 pub fn drip(streams: &mut [TcpStream], is_over: impl Fn() -> bool) {
-    while !is_over() && streams.iter_mut().any(|stream| stream.write_all(&[1]).is_ok()) {
+    // To each: `any` would stop at the first that is open.
+    let mut write = || streams.iter_mut().filter_map(|stream| stream.write_all(&[1]).ok()).count();
+    while !is_over() && write() > 0 {
         std::thread::sleep(Duration::from_millis(40));
     }
 }

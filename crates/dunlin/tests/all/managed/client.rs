@@ -20,7 +20,9 @@ pub fn socket(client: [u8; 4]) -> UdpSocket {
 /// Sends bytes from this client; returns the reply.
 pub fn exchange(client: [u8; 4], server: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let socket = socket(client);
-    socket.send_to(bytes, server).expect("sent");
+    // Connected, it receives no late reply that is for an earlier socket on this port.
+    socket.connect(server).expect("connected");
+    socket.send(bytes).expect("sent");
     let mut reply = vec![0; 4096];
     let len = loop {
         match socket.recv(&mut reply) {

@@ -113,8 +113,8 @@ fn measure_cost(qps: f64) -> f64 {
 type Changes = Vec<(f64, usize)>;
 
 /// One step of the load up and one down. Replicas rise, none falls within 10 minutes, and the cost
-/// of a query is learned. `make bench-scale-replicas` runs it for longer than these 10 minutes, with
-/// the usual period; they rise within 15 seconds there.
+/// of a query is learned. `make bench-scale-replicas` runs it for longer than these 10 minutes,
+/// with the usual period; they rise within 15 seconds there.
 #[test]
 #[ignore = "cluster: it starts an API server and loads real servers"]
 fn replicas_follow_a_step_of_the_load() {

@@ -10,7 +10,7 @@ use std::time::Duration;
 const CONVERGED_MAX: Duration = Duration::from_secs(2);
 const OUTAGE: Duration = Duration::from_secs(5);
 
-/// The API server answers nobody for so long.
+/// How long the API server answers no request.
 fn outage() {
     std::thread::sleep(OUTAGE);
 }

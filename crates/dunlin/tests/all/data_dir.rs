@@ -327,7 +327,8 @@ fn readme_server_works_for_an_ordinary_user() {
     };
     let mut server = binary();
     user(server.args(["serve", "-c", "dunlin.toml"]).current_dir(&folder));
-    server.stdout(Stdio::null()).stderr(Stdio::null());
+    let log = folder.join("log");
+    server.stdout(Stdio::null()).stderr(fs::File::create(&log).expect("a file"));
     let server = Process(server.spawn().expect("it runs"));
     let run = |words: &[&str], socket: bool| {
         let mut command = binary();
@@ -338,7 +339,11 @@ fn readme_server_works_for_an_ordinary_user() {
         };
         command.output().expect("it runs")
     };
-    wait::until_true("it serves", || run(&["status"], false).status.success());
+    wait::until_ok("it serves", || {
+        let status = run(&["status"], false);
+        let log = || fs::read_to_string(&log).expect("a file");
+        status.status.success().then_some(()).ok_or_else(|| format!("{status:?} {}", log()))
+    });
     for words in [
         &["status"][..],
         &["reload"],

@@ -1,7 +1,7 @@
 //! Captures that tcpdump made: times and questions are those that were sent.
 
-use test_support::skip;
-use test_support::wait;
+use test_support::spaces::{Spaces, within};
+use test_support::{skip, wait};
 
 use lab_load::arrivals::Rate;
 use lab_load::names::QuestionSet;
@@ -73,6 +73,13 @@ fn capture_times_and_questions_match_tcpdump() {
     if !rustix::process::geteuid().is_root() {
         return skip("tcpdump needs root");
     }
+    // In a namespace: where an interface of another test goes, tcpdump may end.
+    let spaces = Spaces::new("tcpdump");
+    spaces.run("ip -n {s} link set lo up");
+    within(&spaces.server, times_and_questions_match);
+}
+
+fn times_and_questions_match() {
     let file = std::env::temp_dir().join(format!("dunlin-tcpdump-{}.pcap", std::process::id()));
     for words in [&["-i", "lo"][..], &["-i", "any", "--time-stamp-precision=nano"]] {
         let _ = std::fs::remove_file(&file);

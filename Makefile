@@ -42,8 +42,8 @@ test-marked: ## the tests marked `cluster` and `slow`
 	@scripts/part "tests marked cluster and slow" env $(tests) cluster
 
 test-etcd: ## the store of a fleet on the newest etcd; `make test` has Debian's
-	@DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") DUNLIN_REQUIRE_ALL=1 \
-	  scripts/part "fleet on the newest etcd" cargo test --package store-etcd --test all
+	@DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") \
+	  scripts/part "fleet on the newest etcd" env $(tests) quick crates/control/store-etcd
 
 # The tests of CPUs need a guest with more CPUs, which `make test-guests` and `make campaign-cpus` start.
 test-kernels: ## the tests that this kernel lacks something for, on Linux 6.1 in a virtual machine
@@ -360,16 +360,17 @@ campaign-cpus: campaign-cpus-sets campaign-cpus-figures
 # Linux 6.12 has partitions, 6.1 has not: the rule file is tested on both, containers and experiments on the first.
 campaign-cpus-sets:
 	@scripts/require campaign-kernels
+	@DUNLIN_PLANS=100000 cargo test --release --package cpu-planner --test all random::
 	@cargo build --quiet --package dunlin
 	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200); \
 	groups="cpus_kernel::group_has_its_cpus_alone_and_uninstall_restores_all \
-	  cpus_kernel::manual_changes_and_new_groups_are_repaired_within_a_second \
+	  cpus_kernel::manual_changes_and_new_groups_are_repaired \
 	  cpus_kernel::killed_manager_leaves_the_set_and_the_next_one_continues \
 	  cpus_kernel::rule_for_more_cpus_than_exist_changes_nothing"; \
-	TESTS="--package dunlin --test all" bench/kernels $(or $(VERSION),6.1) $$groups && \
-	TESTS="--package dunlin --test all" bench/kernels $(or $(VERSION),6.12) \
+	TESTS=dunlin bench/kernels $(or $(VERSION),6.1) $$groups && \
+	TESTS=dunlin bench/kernels $(or $(VERSION),6.12) \
 	  followed_cpus::changed_cpuset_is_followed_without_losing_a_query && \
-	TESTS="--package dunlin-lab --test all" bench/kernels $(or $(VERSION),6.12) \
+	TESTS=dunlin-lab bench/kernels $(or $(VERSION),6.12) \
 	  cpus::cpus_experiments_restore_all_settings_and_their_report_verifies && \
 	$(MAKE) --no-print-directory test-containers CONTAINERS=$(or $(CONTAINERS),500) PROFILE=--release
 
@@ -385,9 +386,8 @@ campaign-cpus-figures:
 
 test-containers: ## CONTAINERS=20 containers in GUESTS=1 virtual machines come and go while the manager of CPUs is killed, from SEED=1
 	@scripts/require campaign-kernels
-	@cargo test --quiet --no-run $(PROFILE) --package dunlin --test all
 	@export $(cpu-guest) LIMIT=$(or $(LIMIT),43200) DUNLIN_CONTAINERS=$$((($(or $(CONTAINERS),20) + $(guests) - 1) / $(guests))); \
-	export TESTS="$(PROFILE) --package dunlin --test all"; \
+	export TESTS=dunlin PROFILE=$(PROFILE); \
 	seq $(guests) | xargs -P $(guests) -I{} bash -c 'MACHINE=guest-{} DUNLIN_SEED=$$(($(or $(SEED),1) + {} - 1)) bench/kernels "$$@"' - \
 	  $(or $(VERSION),6.12) cpus_containers::page::commands_of_the_page_give_a_container_two_cpus_and_take_them_back \
 	  cpus_containers::a_guaranteed_container_starts_alone_on_its_cpus \

@@ -32,8 +32,8 @@ cargo xtask absent       whether each `not yet` of a page names what is pending
 cargo xtask figures      whether the figures of each make target stand on one page
 cargo xtask commands     whether every make target and test binary that a page runs exists
 cargo xtask words        words that are not used any more; with --write, writes how many are left
-cargo xtask test quick   builds and runs every test that needs no Go build and no minutes
-cargo xtask test cluster builds and runs the tests marked cluster and slow
+cargo xtask test quick [FOLDER]   builds and runs every test that needs no Go build and no minutes
+cargo xtask test cluster [FOLDER] the same with the tests marked cluster and slow
 cargo xtask marks        whether every ignored test says when it is run
 cargo xtask fleet N      the anchor zone of N services, to standard output
 cargo xtask demo DIR     writes the zones of the demo fleet into DIR
@@ -59,8 +59,10 @@ fn main() -> ExitCode {
         ["words"] => tell(&words::violations(&root())),
         ["words", "--write"] => words::write(&root()),
         ["marks"] => tell(&tests::marks::violations(&root())),
-        ["test", "quick"] => tests::run(&root(), tests::Scope::Quick),
-        ["test", "cluster"] => tests::run(&root(), tests::Scope::Cluster),
+        ["test", "quick"] => tests::run(&root(), tests::Scope::Quick, None),
+        ["test", "quick", folder] => tests::run(&root(), tests::Scope::Quick, Some(folder)),
+        ["test", "cluster"] => tests::run(&root(), tests::Scope::Cluster, None),
+        ["test", "cluster", folder] => tests::run(&root(), tests::Scope::Cluster, Some(folder)),
         ["fleet", count] => write_fleet(count),
         ["demo", directory] => demo::write(Path::new(directory)),
         ["image", to, ref programs @ ..] if !programs.is_empty() => {

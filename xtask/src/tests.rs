@@ -7,6 +7,7 @@ pub mod marks;
 mod outcome;
 mod schedule;
 
+use binaries::Binary;
 use marks::{Mark, Tier};
 use outcome::Outcome;
 use schedule::Job;
@@ -25,12 +26,14 @@ pub enum Scope {
     Cluster,
 }
 
-/// Builds and runs the tests; says what failed, what cannot run here, and how long it took.
+/// Builds and runs the tests, or those of a package's folder; says what failed, what cannot run
+/// here, and how long it took.
 ///
 /// # Errors
 /// The build fails, a test fails, or a file cannot be written.
-pub fn run(root: &Path, scope: Scope) -> io::Result<()> {
+pub fn run(root: &Path, scope: Scope, folder: Option<&str>) -> io::Result<()> {
     let logs = binaries::target_folder(root).join("tests");
+    let logs = folder.map_or(logs.clone(), |folder| logs.join(folder.replace('/', "-")));
     let times = logs.join("times");
     fs::create_dir_all(&logs)?;
     let began = Instant::now();
@@ -38,19 +41,31 @@ pub fn run(root: &Path, scope: Scope) -> io::Result<()> {
     let build_seconds = began.elapsed().as_secs();
     let marks = marks::load(root);
     let left = logs.join("left");
-    let _ = fs::remove_file(&left);
+    if scope == Scope::Quick {
+        let _ = fs::remove_file(&left);
+    }
     let mut jobs = Vec::new();
-    for binary in &binaries {
+    for binary in binaries.iter().filter(|binary| is_in(&root.join(folder.unwrap_or("")), binary)) {
         jobs.extend(Job::of(binary, &marks, scope)?);
     }
-    if scope == Scope::Quick {
+    if scope == Scope::Quick && folder.is_none() {
         jobs.push(Job::doc_tests(root));
+    }
+    if jobs.is_empty() {
+        return Err(io::Error::other(format!(
+            "no test lies in {}",
+            folder.unwrap_or("any folder")
+        )));
     }
     let began = Instant::now();
     let outcomes = schedule::run(jobs, &logs, &left, &read_times(&times));
     write_times(&times, &outcomes)?;
     let left = fs::read_to_string(&left).unwrap_or_default();
     outcome::report(&outcomes, &left, &logs, (build_seconds, began.elapsed().as_secs()))
+}
+
+fn is_in(folder: &Path, binary: &Binary) -> bool {
+    binary.folder.starts_with(folder)
 }
 
 /// Seconds that each job took in an earlier run.

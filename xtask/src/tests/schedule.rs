@@ -48,7 +48,11 @@ impl Job {
         if !names.is_empty() {
             let mut arguments = vec!["--ignored".to_owned(), "--exact".to_owned()];
             arguments.extend(names);
-            jobs.push(Self::new(binary, " (marked)".to_owned(), arguments));
+            let suffix = match scope {
+                Scope::Quick => " (kernel)",
+                Scope::Cluster => " (cluster, slow)",
+            };
+            jobs.push(Self::new(binary, suffix.to_owned(), arguments));
         }
         Ok(jobs)
     }
@@ -156,7 +160,7 @@ fn one(job: &Job, logs: &Path, left: &Path) -> Outcome {
     let log = logs.join(format!("{file}.log"));
     let began = Instant::now();
     let status = job.run(&log, left);
-    Outcome::read(&job.label, &log, status, began.elapsed().as_secs_f64())
+    Outcome::read(&job.label, &log, left, status, began.elapsed().as_secs_f64())
 }
 
 fn cpus() -> usize {

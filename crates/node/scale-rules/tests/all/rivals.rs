@@ -174,7 +174,7 @@ fn check(entries: &[Entry]) {
 }
 
 #[test]
-#[ignore = "slow: 195 tunings, each through 1,200 courses"]
+#[ignore = "campaign: make bench-scale-rules; 195 tunings, each through 1,200 courses"]
 fn no_tuning_of_a_rival_has_fewer_minutes_over_and_fewer_replica_hours() {
     let entries = compare(&policies(), &SEEDS);
     println!("{}", table(&entries));
@@ -188,7 +188,7 @@ fn no_tuning_of_a_rival_has_fewer_minutes_over_and_fewer_replica_hours() {
 
 /// The defaults are chosen here, on courses that do not judge.
 #[test]
-#[ignore = "slow: 21 tunings, each through 1,200 courses"]
+#[ignore = "campaign: make bench-scale-rules; 21 tunings, each through 1,200 courses"]
 fn no_other_tuning_of_load_has_fewer_minutes_over_and_fewer_replica_hours() {
     let entries = compare(&tunings_of_load(), &TUNING_SEEDS);
     for Entry { tuning, sum, .. } in &entries {

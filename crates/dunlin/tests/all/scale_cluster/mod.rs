@@ -238,6 +238,8 @@ fn killed_leader_and_silent_api_server_change_no_count() {
     bed.expect(&first, 4, "the first decides");
     let second = bed.scaler("second", &admin, &["--target=deployment/dns"]);
     let is_leader = |scaler: &bed::Scaler| scaler.page("/status").1.contains("\"is_leader\": true");
+    // The status follows at the end of the poll that wrote the count.
+    wait::until_true("the status says that the first leads", || is_leader(&first));
     second.wait_for_polls();
     let pages = [first.page("/status").1, second.page("/status").1];
     let logs = || format!("{pages:?}\n{}\n{}", first.log(), second.log());
@@ -245,7 +247,6 @@ fn killed_leader_and_silent_api_server_change_no_count() {
     first.kill();
     bed.set_nodes(6, "1");
     bed.expect(&second, 6, "the second decides");
-    // The status follows at the end of the poll that wrote the count.
     let leads =
         |so: bool| wait::until_true("the status says who leads", || is_leader(&second) == so);
     leads(true);

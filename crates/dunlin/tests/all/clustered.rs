@@ -14,6 +14,11 @@ pub const POLL: Duration = Duration::from_millis(20);
 /// The records of a reply to this question: its code, then each record as text, in order. `None`:
 /// no reply came.
 pub fn answer(server: SocketAddr, name: &str, rtype: Rtype) -> Option<String> {
+    exchange(server, name, rtype).map(|reply| text(&reply))
+}
+
+/// The reply to this question. `None`: none came.
+pub fn exchange(server: SocketAddr, name: &str, rtype: Rtype) -> Option<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
     // Recursion is desired; EDNS with 4096 bytes.
@@ -22,10 +27,13 @@ pub fn answer(server: SocketAddr, name: &str, rtype: Rtype) -> Option<String> {
     query.extend(name.as_name().as_bytes());
     query.extend(rtype.0.to_be_bytes());
     query.extend([0, 1, 0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 0]);
-    socket.send_to(&query, server).expect("sent");
-    let mut reply = [0; 4096];
+    socket.connect(server).expect("connected");
+    // A refused port fails the one or the other.
+    socket.send(&query).ok()?;
+    let mut reply = vec![0; 4096];
     let len = socket.recv(&mut reply).ok()?;
-    Some(text(&reply[..len]))
+    reply.truncate(len);
+    Some(reply)
 }
 
 fn text(reply: &[u8]) -> String {

@@ -28,7 +28,10 @@ fn free_port() -> u16 {
 }
 
 fn listen(last: u8, port: u16) -> TcpListener {
-    TcpListener::bind((Ipv4Addr::new(127, 0, 9, last), port)).expect("a free port")
+    let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 9, last), port)).expect("a free port");
+    // No connection is accepted, and each probe makes one: some restarts fill the usual 128.
+    rustix::net::listen(&listener, 4_096).expect("it listens");
+    listener
 }
 
 fn config(test: &str, port: u16) -> String {

@@ -199,6 +199,7 @@ impl Scaler {
 
     /// Waits for the ends of two polls: all that has happened by now is known then.
     pub fn wait_for_polls(&self) {
+        wait::until_ok("its pages", || std::net::TcpStream::connect(&self.page).map(drop));
         for _ in 0..2 {
             let before = self.report()["time"].take();
             wait::until_true("a poll ends", || self.report()["time"] != before);

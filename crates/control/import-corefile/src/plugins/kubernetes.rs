@@ -68,7 +68,7 @@ fn is_reverse(zone: &str) -> bool {
     REVERSE.iter().any(|above| zone == *above || is_below(above))
 }
 
-/// The own zones whose names fall through: all of them, or those at and below the named ones.
+/// The zones of the cluster whose names fall through: all, or those at and below the given names.
 fn through(importer: &mut Importer<'_>, words: &[CorefileWord], own: &[String]) -> Vec<String> {
     if words.is_empty() {
         return own.to_vec();

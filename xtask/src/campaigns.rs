@@ -4,10 +4,10 @@
 //! A long target is `bench-NAME` or `campaign-NAME`. Its parts are the targets that begin with it
 //! and a hyphen. Both have all of them; each target that a file names exists; and each file in
 //! `bench` is run by something.
+use crate::repository;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 const PAGE: &str = "docs/campaigns.md";
 /// As many targets as one table can hold, and a reader.
@@ -18,19 +18,17 @@ pub fn violations(root: &Path) -> Vec<String> {
     let read = |path: &str| fs::read_to_string(root.join(path)).unwrap_or_default();
     let makefile = read("Makefile");
     let mut wrong = differences(&of_makefile(&makefile), &of_table(&read(PAGE)));
-    let listed = Command::new("git").args(["ls-files"]).current_dir(root).output();
-    let listed = listed.map(|output| output.stdout).unwrap_or_default();
-    let listed = String::from_utf8_lossy(&listed);
+    let tracked = repository::tracked(root, &[]);
     let targets: BTreeSet<&str> = makefile.lines().filter_map(target).collect();
     let mut texts = String::new();
-    for path in listed.lines().filter(|path| is_ours(path)) {
+    for path in tracked.iter().filter(|path| is_ours(path)) {
         let text = read(path);
         let unknown = named(&text).into_iter().filter(|name| !targets.contains(name));
         wrong.extend(unknown.map(|name| format!("{path}: there is no `make {name}`")));
         texts.push_str(&text);
     }
-    for path in listed.lines().filter(|path| path.starts_with("bench/")) {
-        if !texts.contains(path) {
+    for path in tracked.iter().filter(|path| path.starts_with("bench/")) {
+        if !texts.contains(path.as_str()) {
             wrong.push(format!("{path}: nothing runs it"));
         }
     }

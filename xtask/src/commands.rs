@@ -1,19 +1,15 @@
 //! Commands in Markdown: the `make` target, the package, and its test, bench or example exist.
 use crate::crates::{self, Crate};
+use crate::repository;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// What is wrong, a line each.
 pub fn violations(root: &Path) -> Vec<String> {
     let makefile = fs::read_to_string(root.join("Makefile")).unwrap_or_default();
     let crates = crates::load();
-    let listed = Command::new("git").args(["ls-files", "*.md"]).current_dir(root).output();
-    let listed = listed.map(|output| output.stdout).unwrap_or_default();
-    let listed = String::from_utf8_lossy(&listed);
     let mut wrong = Vec::new();
-    for page in listed.lines() {
-        let text = fs::read_to_string(root.join(page)).unwrap_or_default();
+    for (page, text) in repository::pages(root) {
         for (line, command) in commands(&text) {
             let what = match command.split_once(' ') {
                 Some(("make", rest)) => check_make(&makefile, rest),
@@ -22,8 +18,8 @@ pub fn violations(root: &Path) -> Vec<String> {
             wrong.extend(what.map(|what| format!("{page}:{line}: {what}")));
         }
     }
-    if makefile.is_empty() || listed.is_empty() {
-        wrong.push("there is no Makefile, or git lists no page".into());
+    if makefile.is_empty() {
+        wrong.push("there is no Makefile".into());
     }
     wrong
 }
@@ -50,8 +46,7 @@ fn check_make(makefile: &str, rest: &str) -> Option<String> {
     if target.is_empty() || target.ends_with('-') {
         return None;
     }
-    let is_there = makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
-    (!is_there).then(|| format!("there is no target {target}"))
+    (!repository::has_target(makefile, target)).then(|| format!("there is no target {target}"))
 }
 
 fn check_cargo(root: &Path, crates: &[Crate], command: &str) -> Option<String> {

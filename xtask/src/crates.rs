@@ -1,8 +1,8 @@
 //! The crates of the workspace, as `cargo metadata` reports them.
+use crate::repository;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Where a crate lies, lowest layer first. A crate depends on its own layer and on lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,8 +48,7 @@ pub struct Crate {
 /// # Panics
 /// When `cargo metadata` fails or a crate lies in none of the folders.
 pub fn load() -> Vec<Crate> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let output = Command::new(cargo)
+    let output = repository::cargo()
         .args(["metadata", "--format-version=1", "--no-deps", "--offline"])
         .current_dir(super::root())
         .output()

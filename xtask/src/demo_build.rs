@@ -1,7 +1,7 @@
 //! What `make run` compiles: without the crates that only absent features need.
+use crate::repository;
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::process::Command;
 
 /// Most crates of the demo, ours and others': each costs the first answer about a second.
 const CRATES_MAX: usize = 265;
@@ -27,8 +27,7 @@ const ABSENT: [&str; 12] = [
 /// # Panics
 /// When `cargo tree` fails.
 fn crates(root: &Path, flags: &[&str]) -> BTreeSet<String> {
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let output = Command::new(cargo)
+    let output = repository::cargo()
         .args(["tree", "--locked", "--package", "dunlin", "--edges", "normal,build"])
         .args(["--prefix", "none", "--format", "{p}"])
         .args(flags)

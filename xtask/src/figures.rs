@@ -2,20 +2,16 @@
 //!
 //! A table belongs to the targets `make bench-…` and `make campaign-…` that its heading or the
 //! paragraph before it names. Other pages link to it.
+use crate::repository;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 /// What is wrong, a line each.
 pub fn violations(root: &Path) -> Vec<String> {
-    let listed = Command::new("git").args(["ls-files", "*.md"]).current_dir(root).output();
-    let listed = listed.map(|output| output.stdout).unwrap_or_default();
-    let listed = String::from_utf8_lossy(&listed);
+    let read = repository::pages(root);
     let mut pages: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
-    for page in listed.lines() {
-        let text = fs::read_to_string(root.join(page)).unwrap_or_default();
-        for target in measured(&text) {
+    for (page, text) in &read {
+        for target in measured(text) {
             pages.entry(target).or_default().insert(page);
         }
     }

@@ -5,10 +5,10 @@
 //! the repository. It is relative to the page, to the page's crate, to the root, or to a folder of
 //! crates, so that `answer/src/solve.rs` needs no `crates/core/`.
 use crate::layers::sources;
+use crate::repository;
 use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// Folders that a path may leave out.
 const BASES: [&str; 7] =
@@ -32,33 +32,27 @@ const ENDINGS: [&str; 12] =
 
 /// What is wrong, a line each.
 pub fn violations(root: &Path) -> Vec<String> {
-    let listed = Command::new("git").args(["ls-files", "*.md"]).current_dir(root).output();
-    let listed = listed.map(|output| output.stdout).unwrap_or_default();
-    let listed = String::from_utf8_lossy(&listed);
+    let pages = repository::pages(root);
     let mut wrong = Vec::new();
-    for page in listed.lines() {
-        let text = fs::read_to_string(root.join(page)).unwrap_or_default();
+    for (page, text) in &pages {
         let folder = root.join(page).parent().expect("a page lies in a folder").to_owned();
-        for (line, target) in links(&text) {
+        for (line, target) in links(text) {
             if !leads_somewhere(&root.join(page), &folder, target) {
                 wrong.push(format!("{page}:{line}: the link {target} has no target"));
             }
         }
-        for (line, path) in paths(&text) {
+        for (line, path) in paths(text) {
             if !exists(root, &folder, &path) {
                 wrong.push(format!("{page}:{line}: there is no {path}"));
             }
         }
     }
-    if listed.is_empty() {
-        wrong.push("git lists no page".into());
-    }
-    check_tests(root, &listed, &mut wrong);
+    check_tests(root, &pages, &mut wrong);
     wrong
 }
 
 /// The test functions that pages name, such as `wire::fuzz_corpus_passes`, exist.
-fn check_tests(root: &Path, listed: &str, wrong: &mut Vec<String>) {
+fn check_tests(root: &Path, pages: &[(String, String)], wrong: &mut Vec<String>) {
     let folders = ["crates", "lab", "testing", "xtask"].into_iter();
     let code: String = folders
         .flat_map(|folder| sources(&root.join(folder)))
@@ -71,9 +65,8 @@ fn check_tests(root: &Path, listed: &str, wrong: &mut Vec<String>) {
     // Names of contract tests stand in a macro, one on a line.
     let listed_names = code.lines().map(|line| line.trim().trim_end_matches(',').to_owned());
     let known: HashSet<String> = code.lines().filter_map(names).chain(listed_names).collect();
-    for page in listed.lines() {
-        let text = fs::read_to_string(root.join(page)).unwrap_or_default();
-        for (line, name) in tests(&text).filter(|(_, name)| !known.contains(*name)) {
+    for (page, text) in pages {
+        for (line, name) in tests(text).filter(|(_, name)| !known.contains(*name)) {
             wrong.push(format!("{page}:{line}: there is no test {name}"));
         }
     }

@@ -14,6 +14,7 @@ mod layers;
 mod links;
 mod promises;
 mod release;
+mod repository;
 mod style;
 mod tests;
 mod words;

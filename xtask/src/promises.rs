@@ -7,6 +7,7 @@
 //! A page may hold such a table, too: that of the Kubernetes DNS specification does.
 use crate::crates::{self, Crate};
 use crate::layers::sources;
+use crate::repository;
 use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
@@ -52,7 +53,7 @@ pub fn promise(line: &str) -> Option<(&str, &str)> {
 
 fn exists(root: &Path, crates: &[Crate], makefile: &str, named: &str) -> bool {
     if let Some(target) = named.strip_prefix("make ") {
-        return makefile.lines().any(|line| line.starts_with(&format!("{target}:")));
+        return repository::has_target(makefile, target);
     }
     let Some((name, test)) = named.split_once("::") else {
         return root.join(named).exists();

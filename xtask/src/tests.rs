@@ -7,6 +7,7 @@ pub mod marks;
 mod outcome;
 mod schedule;
 
+use crate::repository::target_folder;
 use binaries::Binary;
 use marks::{Mark, Tier};
 use outcome::Outcome;
@@ -32,7 +33,7 @@ pub enum Scope {
 /// # Errors
 /// The build fails, a test fails, or a file cannot be written.
 pub fn run(root: &Path, scope: Scope, folder: Option<&str>) -> io::Result<()> {
-    let logs = binaries::target_folder(root).join("tests");
+    let logs = target_folder(root).join("tests");
     let logs = folder.map_or(logs.clone(), |folder| logs.join(folder.replace('/', "-")));
     let times = logs.join("times");
     fs::create_dir_all(&logs)?;
@@ -40,10 +41,9 @@ pub fn run(root: &Path, scope: Scope, folder: Option<&str>) -> io::Result<()> {
     let binaries = binaries::build(root)?;
     let build_seconds = began.elapsed().as_secs();
     let marks = marks::load(root);
-    let left = logs.join("left");
-    if scope == Scope::Quick {
-        let _ = fs::remove_file(&left);
-    }
+    // `make test-kernels` reads that of the quick tests.
+    let left = logs.join(if scope == Scope::Quick { "left" } else { "left-cluster" });
+    let _ = fs::remove_file(&left);
     let mut jobs = Vec::new();
     for binary in binaries.iter().filter(|binary| is_in(&root.join(folder.unwrap_or("")), binary)) {
         jobs.extend(Job::of(binary, &marks, scope)?);

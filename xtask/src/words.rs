@@ -1,9 +1,9 @@
 //! Words that the project does not use any more. `words.txt` lists the files that still have some,
 //! with how many; it may only shrink.
+use crate::repository;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
-use std::process::Command;
 use std::{fs, io};
 
 /// A word or phrase in lower case, and what to write instead.
@@ -128,15 +128,12 @@ fn read_allowed(text: &str) -> BTreeMap<String, usize> {
 
 /// The files that have such words: where, which, and what to write instead.
 fn count_all(root: &Path) -> BTreeMap<String, Vec<String>> {
-    let listed = Command::new("git").args(["ls-files"]).current_dir(root).output();
-    let listed = listed.map(|output| output.stdout).unwrap_or_default();
-    let listed = String::from_utf8_lossy(&listed);
     let mut counted = BTreeMap::new();
-    for file in listed.lines().filter(|file| is_read(file)) {
-        let text = fs::read_to_string(root.join(file)).unwrap_or_default();
+    for file in repository::tracked(root, &[]).into_iter().filter(|file| is_read(file)) {
+        let text = fs::read_to_string(root.join(&file)).unwrap_or_default();
         let found = find(&text);
         if !found.is_empty() {
-            counted.insert(file.to_owned(), found);
+            counted.insert(file, found);
         }
     }
     counted

@@ -1,5 +1,6 @@
 //! Compiles the programs so that the same sources give the same bytes in any folder.
 use super::{About, Arch, PROGRAMS, run};
+use crate::repository::{cargo, target_folder};
 use std::env;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub fn compile(root: &Path, about: &About, arch: Arch) -> io::Result<PathBuf> {
     let (compiler, archiver) = c_tools(arch);
     let variable = target.replace('-', "_");
     let linker = format!("CARGO_TARGET_{}_LINKER", variable.to_uppercase());
-    let mut cargo = Command::new(cargo());
+    let mut cargo = cargo();
     cargo
         .current_dir(root)
         .args(["build", "--locked", "--profile", "dist", "--target", &target])
@@ -37,8 +38,7 @@ pub fn compile(root: &Path, about: &About, arch: Arch) -> io::Result<PathBuf> {
         cargo.env(linker, compiler);
     }
     run(&mut cargo)?;
-    let folder = env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    Ok(folder.join(target).join("dist"))
+    Ok(target_folder(root).join(target).join("dist"))
 }
 
 /// The C compiler and the archiver for musl (Debian: musl-tools, gcc-aarch64-linux-gnu or
@@ -56,7 +56,7 @@ fn c_tools(arch: Arch) -> (String, String) {
 /// # Errors
 /// Cargo fails.
 pub fn tree(root: &Path, arch: Arch) -> io::Result<String> {
-    let mut tree = Command::new(cargo());
+    let mut tree = cargo();
     tree.current_dir(root)
         .args(["tree", "--locked", "--prefix", "depth", "--edges", "normal,no-proc-macro"])
         .args(["--format", super::sbom::FORMAT, "--target", &arch.target()])
@@ -87,9 +87,4 @@ pub fn package(
 ) -> io::Result<()> {
     let mut build = Command::new(root.join("packaging/deb/build"));
     run(build.arg(program).arg(to).arg(arch.machine()).arg(native)).map(drop)
-}
-
-/// Cargo: the one that runs this program, if one does.
-fn cargo() -> std::ffi::OsString {
-    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }

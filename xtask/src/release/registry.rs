@@ -1,6 +1,7 @@
 //! A release as its users get it: from a registry, by containerd and by Helm.
 use super::tests::about;
 use super::*;
+use crate::repository::has_program;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::process::{Child, Output};
 use test_support::containerd::Containerd;
@@ -66,11 +67,7 @@ fn done(command: &mut Command) -> Output {
 
 /// The first of these commands that is missing.
 fn missing(commands: &[&'static str]) -> Option<&'static str> {
-    let is_here = |name: &str| {
-        let folders = env::var("PATH").unwrap_or_default();
-        env::split_paths(&folders).any(|folder| folder.join(name).is_file())
-    };
-    commands.iter().copied().find(|name| !is_here(name))
+    commands.iter().copied().find(|name| !has_program(name))
 }
 
 /// The server that the tests are built with, without the tables of a debugger, and the image of it.

@@ -1,8 +1,9 @@
 //! The test binaries of the workspace, as cargo builds them.
+use crate::repository::cargo;
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 /// A built test binary.
 #[derive(Debug)]
@@ -15,16 +16,6 @@ pub struct Binary {
     pub executable: PathBuf,
     /// It has the tests of a folder `tests`, not those beside the code.
     pub is_integration: bool,
-}
-
-/// The program that builds.
-pub fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
-/// Where cargo puts what it builds.
-pub fn target_folder(root: &Path) -> PathBuf {
-    root.join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
 /// Builds all tests; what the compiler reports goes to standard error.

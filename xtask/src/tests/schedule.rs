@@ -1,8 +1,9 @@
 //! Runs test binaries side by side.
-use super::binaries::{self, Binary};
+use super::binaries::Binary;
 use super::marks::Mark;
 use super::outcome::Outcome;
 use super::{Scope, included};
+use crate::repository::{cargo, has_program};
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -62,7 +63,7 @@ impl Job {
         let arguments = ["test", "--workspace", "--doc", "--no-fail-fast"];
         Self {
             label: "examples in documentation".to_owned(),
-            program: binaries::cargo().get_program().into(),
+            program: cargo().get_program().into(),
             arguments: arguments.map(str::to_owned).to_vec(),
             folder: root.to_owned(),
             is_integration: false,
@@ -111,7 +112,7 @@ impl Job {
         if !io::stdin().is_terminal() {
             words.extend(["timeout", "--verbose", &limit]);
         }
-        if !self.is_cargo && !is_root() && is_there("sudo") {
+        if !self.is_cargo && !is_root() && has_program("sudo") {
             words.extend(["sudo", "--preserve-env"]);
         }
         let Some((first, rest)) = words.split_first() else { return Command::new(&self.program) };
@@ -171,10 +172,4 @@ fn cpus() -> usize {
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
-}
-
-/// Whether a program is found.
-fn is_there(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

@@ -66,14 +66,11 @@ impl Outcome {
             if line.starts_with("   Doc-tests ") {
                 before = self.passed;
             }
-            if let Some((name, _)) = slow(line) {
+            let Some(of_test) = line.strip_prefix("test ") else { continue };
+            if let Some((name, _)) = of_test.split_once(" has been running for over ") {
                 self.unfinished.insert(name.to_owned());
             }
-            let Some((name, result)) =
-                line.strip_prefix("test ").and_then(|l| l.split_once(" ... "))
-            else {
-                continue;
-            };
+            let Some((name, result)) = of_test.split_once(" ... ") else { continue };
             let name = name.trim_end_matches(" - should panic").to_owned();
             self.unfinished.remove(&name);
             let (word, rest) = result.split_once(' ').unwrap_or((result, ""));
@@ -126,11 +123,6 @@ impl Outcome {
         let lines = lines.take_while(|line| !line.starts_with("---- ")).take(FAILURE_LINES);
         lines.map(|line| format!("    {}\n", line.chars().take(200).collect::<String>())).collect()
     }
-}
-
-/// The test that a line such as `test a has been running for over 60 seconds` is about.
-fn slow(line: &str) -> Option<(&str, &str)> {
-    line.strip_prefix("test ")?.split_once(" has been running for over ")
 }
 
 /// Says what came of all: what failed, what cannot run on this kernel, and where the time went.

@@ -1,4 +1,5 @@
 //! Stands for `store-etcd` in a build without the feature `etcd`: nothing of it can be started.
+use config::Feature;
 use documents::{Content, DocumentSet, MapEvent, MapWriter, Value, WriteError};
 use health::FleetStates;
 use std::io;
@@ -8,7 +9,9 @@ use store_redb::RedbStore;
 use tokio::sync::{mpsc, watch};
 use zone_manager::status::{DocumentsStatus, Member};
 
-const ABSENT: &str = "this build of dunlin leaves out the feature `etcd`";
+fn absence() -> String {
+    Feature::Etcd.absence("the store of a fleet")
+}
 
 #[derive(Clone, Debug, Default)]
 pub struct OwnLease(());
@@ -34,8 +37,8 @@ pub fn replica_folder(data_dir: &Path) -> PathBuf {
 pub struct EtcdStore;
 
 impl EtcdStore {
-    pub fn closed(_: &Path, _: EtcdSettings) -> Result<RedbStore, &'static str> {
-        Err(ABSENT)
+    pub fn closed(_: &Path, _: EtcdSettings) -> Result<RedbStore, String> {
+        Err(absence())
     }
 }
 
@@ -44,7 +47,7 @@ pub enum EtcdLink {}
 
 impl EtcdLink {
     pub fn start(_: EtcdSettings) -> io::Result<Arc<Self>> {
-        Err(io::Error::other(ABSENT))
+        Err(io::Error::other(absence()))
     }
 }
 

@@ -201,6 +201,7 @@ impl RelayThread {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use test_support::wait;
 
     /// A server that sends back each message, and a client.
     fn around(path: Path) -> (Relay, SocketAddr) {
@@ -239,7 +240,9 @@ mod tests {
             let len = client.recv(&mut buf).unwrap();
             assert_eq!(buf[..len], [7, 7, number], "the same ID, another client");
         }
-        assert_eq!(relay.counters.passed.load(Ordering::Relaxed), 4);
+        // A datagram is counted after it is sent.
+        let passed = || relay.counters.passed.load(Ordering::Relaxed);
+        wait::until_eq("datagrams counted in both directions", passed, 4);
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl Containerd {
         let programs = target.unwrap_or(here).join("go/bin");
         let is_root = rustix::process::geteuid().is_root();
         if !is_root || !programs.join("cri").exists() || !Path::new("/bin/busybox").exists() {
-            skip("root, and containerd in target/go/bin (scripts/require test)");
+            skip("root, and containerd in target/go/bin (scripts/require test-cluster)");
             return None;
         }
         // Short: a socket's path has at most 107 bytes.

@@ -43,6 +43,7 @@ fn name(request: &Request) -> String {
 }
 
 #[test]
+#[ignore = "cluster: it starts containerd"]
 fn a_container_has_the_cpus_of_the_plugin_at_its_first_instruction() {
     let Some(mut containerd) = Containerd::start("nri") else { return };
     // There before the plugin.
@@ -105,6 +106,7 @@ fn a_container_has_the_cpus_of_the_plugin_at_its_first_instruction() {
 }
 
 #[test]
+#[ignore = "cluster: it starts containerd"]
 fn a_plugin_that_comes_again_is_told_of_all_containers() {
     let Some(mut containerd) = Containerd::start("nri-again") else { return };
     let is_sync = |request: &Request| matches!(request, Request::Synchronize(..));

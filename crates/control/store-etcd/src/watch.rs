@@ -14,7 +14,7 @@ use tokio::sync::mpsc::Receiver;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
-use zone_manager::hold::is_loss;
+use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
 
 /// Applies each commit to the replica before it passes it on.
 pub struct EtcdWatch {
@@ -88,17 +88,20 @@ impl EtcdWatch {
     fn has_lost_most(&self, listing: &Listing) -> bool {
         let known = self.replica().revision().unwrap_or(Revision::NONE);
         let had = self.replica().reader().held().map_or(0, |size| size.sets);
-        let (has, is_loss) = (listing.sets, is_loss(had, listing.sets));
-        if is_loss && !listing.is_restored && listing.adopted <= known {
-            let why = format!(
-                "etcd has {has} record sets, and this server has {had}: most were deleted, and not \
-                 by Dunlin. If etcd is right, run `dunlin fleet adopt`; if not, docs/etcd.md says \
-                 how to write those of this server again"
-            );
-            self.shared.holds(listing.head.clone(), why);
-            return true;
+        let is_replaced = listing.is_restored || listing.adopted > known;
+        let arrival = if is_replaced { Arrival::Whole } else { Arrival::InPlace };
+        let (had, has, is_cut) = (Some(had), listing.sets, false);
+        if judge(&Evidence { arrival, is_cut, had, has }) != Verdict::Hold {
+            return false;
         }
-        false
+        let why = format!(
+            "etcd has {has} record sets, and this server has {}: most were deleted, and not by \
+             Dunlin. If etcd is right, run `dunlin fleet adopt`; if not, docs/etcd.md says how to \
+             write those of this server again",
+            had.unwrap_or_default()
+        );
+        self.shared.holds(listing.head.clone(), why);
+        true
     }
 
     /// Applies a commit to the replica. `Ok(None)`: the disk refuses it for now.

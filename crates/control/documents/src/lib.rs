@@ -4,17 +4,17 @@
 //! users see no difference: they read the newest content, and each change says what it was made
 //! from, so that none is lost.
 //!
-//! A [`LedMap`] is for many values that one server knows and others follow.
+//! A [`ReplicatedMap`] is for many values that one server knows and others follow.
 #![forbid(unsafe_code)]
 
 mod file;
-mod led;
 pub mod limits;
 mod lines;
+mod replicated;
 
 pub use file::{FileDocuments, FileFormat};
-pub use led::{Leader, LedMap, MapEvent, MapRequest, MapValue, MapWriter};
 pub use lines::Lines;
+pub use replicated::{Leader, MapEvent, MapRequest, MapValue, MapWriter, ReplicatedMap};
 
 use crate::limits::{CHANGE_MAX, RETRY_PAUSE_MAX};
 use std::collections::BTreeMap;

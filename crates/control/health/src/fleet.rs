@@ -18,8 +18,8 @@ use zone_manager::HealthTarget;
 pub struct Finding {
     /// The state, and since when. It has no certificate.
     pub state: TargetState,
-    /// The life of the server in which it says so: a finding of an earlier one does not count.
-    pub life: i64,
+    /// The epoch of the server in which it says so: a finding of an earlier one does not count.
+    pub epoch: i64,
 }
 
 /// The format of a finding in JSON.
@@ -34,7 +34,8 @@ struct FindingJson {
     since: u64,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     reason: String,
-    life: i64,
+    #[serde(rename = "life")]
+    epoch: i64,
 }
 
 impl Finding {
@@ -43,14 +44,14 @@ impl Finding {
     /// # Panics
     /// Never: its parts are numbers and texts.
     pub fn encode(&self) -> Vec<u8> {
-        let Self { state, life } = self;
+        let Self { state, epoch } = self;
         let json = FindingJson {
             format: FORMAT,
             state: state.state.word().into(),
             ever_up: state.ever_up,
             since: state.since.as_millis() as u64,
             reason: state.reason.to_string(),
-            life: *life,
+            epoch: *epoch,
         };
         serde_json::to_vec(&json).expect("a finding is JSON")
     }
@@ -75,7 +76,7 @@ impl Finding {
             .filter(|state| *state != ProbeState::Unknown)
             .ok_or_else(|| format!("{:?} is neither \"up\" nor \"down\"", json.state))?;
         let since = Duration::from_millis(json.since);
-        Ok(Self { state: said(state, json.ever_up, since, &json.reason), life: json.life })
+        Ok(Self { state: said(state, json.ever_up, since, &json.reason), epoch: json.epoch })
     }
 }
 
@@ -92,17 +93,17 @@ fn said(state: ProbeState, ever_up: bool, since: Duration, reason: &str) -> Targ
 pub struct Vantage {
     /// Its name.
     pub name: Arc<str>,
-    /// Differs in each life of the server.
-    pub life: i64,
+    /// Differs in each epoch of the server.
+    pub epoch: i64,
     /// Whether it is this server, and not another one of its name.
     pub is_own: bool,
     key: u64,
 }
 
 impl Vantage {
-    /// The server of this name, in this life.
-    pub fn new(name: &str, life: i64, is_own: bool) -> Self {
-        Self { name: name.into(), life, is_own, key: hash(&[name.as_bytes()]) }
+    /// The server of this name, in this epoch.
+    pub fn new(name: &str, epoch: i64, is_own: bool) -> Self {
+        Self { name: name.into(), epoch, is_own, key: hash(&[name.as_bytes()]) }
     }
 }
 
@@ -167,7 +168,7 @@ pub type FindingKey = (Arc<str>, HealthTarget);
 /// What changed since the last look.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
-    /// Servers that probe came or went, or began a new life.
+    /// Servers that probe came or went, or began a new epoch.
     pub vantages: bool,
     pub targets: HashSet<HealthTarget>,
 }
@@ -175,7 +176,7 @@ pub(crate) struct Changed {
 #[derive(Default)]
 struct Inner {
     vantages: Arc<[Vantage]>,
-    /// What each server said last, also in an earlier life.
+    /// What each server said last, also in an earlier epoch.
     findings: HashMap<HealthTarget, BTreeMap<Arc<str>, Finding>>,
     /// Their number.
     count: usize,
@@ -219,13 +220,13 @@ impl FleetStates {
         if *inner.vantages == *vantages {
             return;
         }
-        let before = inner.own_life();
+        let before = inner.own_epoch();
         inner.vantages = vantages.into();
         inner.changed.vantages = true;
-        if let Some(life) = inner.own_life().filter(|life| before != Some(*life)) {
-            // What this server says, it says in its new life.
+        if let Some(epoch) = inner.own_epoch().filter(|epoch| before != Some(*epoch)) {
+            // What this server says, it says in its new epoch.
             for (target, state) in inner.own.clone() {
-                inner.take_in(&self.name, &target, Some(Finding { state, life }));
+                inner.ingest(&self.name, &target, Some(Finding { state, epoch }));
                 inner.unwritten.insert(target);
             }
             self.said.notify_one();
@@ -244,20 +245,20 @@ impl FleetStates {
 
     /// Takes in what a server says of a target; `None`: nothing any more. Returns `false` if it is
     /// ignored, because there are too many.
-    pub fn take_in(&self, server: &str, target: &HealthTarget, finding: Option<Finding>) -> bool {
+    pub fn ingest(&self, server: &str, target: &HealthTarget, finding: Option<Finding>) -> bool {
         let mut inner = self.inner();
         let own = inner.own.get(target).filter(|_| *server == *self.name).cloned();
         if let Some(own) = own {
             // What this server says counts, not what etcd has of it.
-            let life = inner.own_life();
-            match finding.filter(|found| Some(found.life) == life && found.state == own) {
+            let epoch = inner.own_epoch();
+            match finding.filter(|found| Some(found.epoch) == epoch && found.state == own) {
                 Some(_) => drop(inner.unwritten.remove(target)),
                 None => drop(inner.unwritten.insert(target.clone())),
             }
             self.said.notify_one();
             return true;
         }
-        let is_taken = inner.take_in(server, target, finding);
+        let is_taken = inner.ingest(server, target, finding);
         self.changed.notify_one();
         is_taken
     }
@@ -266,7 +267,7 @@ impl FleetStates {
     pub fn retain(&self, known: &HashSet<FindingKey>) {
         let gone = self.keys(|key| !known.contains(key));
         for (server, target) in &gone {
-            self.take_in(server, target, None);
+            self.ingest(server, target, None);
         }
     }
 
@@ -285,7 +286,7 @@ impl FleetStates {
     }
 
     /// Returns once this server says something that was not written.
-    pub async fn said(&self) {
+    pub async fn pending_reports(&self) {
         loop {
             if !self.inner().unwritten.is_empty() {
                 return;
@@ -296,7 +297,7 @@ impl FleetStates {
 
     /// Up to `count` targets of which this server says something that was not written, with it;
     /// `None`: it says nothing any more.
-    pub fn take_said(&self, count: usize) -> Vec<(HealthTarget, Option<TargetState>)> {
+    pub fn take_pending(&self, count: usize) -> Vec<(HealthTarget, Option<TargetState>)> {
         let mut inner = self.inner();
         let some: Vec<_> = inner.unwritten.iter().take(count).cloned().collect();
         let said = some.into_iter().map(|target| {
@@ -321,9 +322,9 @@ impl FleetStates {
         self.said.notify_one();
     }
 
-    /// What no server stands for any more: of servers that `is_gone`, and what this one said in an
-    /// earlier life.
-    pub fn left_over(&self, is_gone: impl Fn(&str) -> bool) -> Vec<FindingKey> {
+    /// What no server stands behind any more: of servers that `is_gone`, and what this one said in
+    /// an earlier epoch.
+    pub fn expired(&self, is_gone: impl Fn(&str) -> bool) -> Vec<FindingKey> {
         let own: HashSet<_> = self.inner().own.keys().cloned().collect();
         self.keys(|(server, target)| match *server == self.name {
             true => !own.contains(target),
@@ -359,7 +360,7 @@ impl FleetStates {
         let inner = self.inner();
         let Some(by) = inner.findings.get(target) else { return Vec::new() };
         let of = |vantage: &&Vantage| {
-            let finding = by.get(&vantage.name).filter(|found| found.life == vantage.life)?;
+            let finding = by.get(&vantage.name).filter(|found| found.epoch == vantage.epoch)?;
             Some((Arc::clone(&vantage.name), finding.state.clone()))
         };
         assigned.iter().filter_map(of).collect()
@@ -375,9 +376,9 @@ impl FleetStates {
             return;
         }
         // It counts here at once, also without etcd.
-        let life = inner.own_life();
-        let finding = state.clone().zip(life).map(|(state, life)| Finding { state, life });
-        inner.take_in(&self.name, target, finding);
+        let epoch = inner.own_epoch();
+        let finding = state.clone().zip(epoch).map(|(state, epoch)| Finding { state, epoch });
+        inner.ingest(&self.name, target, finding);
         match state {
             Some(state) => drop(inner.own.insert(target.clone(), state)),
             None => drop(inner.own.remove(target)),
@@ -389,12 +390,12 @@ impl FleetStates {
 }
 
 impl Inner {
-    /// The present life of this server; `None`: it is no member, or does not probe.
-    fn own_life(&self) -> Option<i64> {
-        self.vantages.iter().find(|one| one.is_own).map(|one| one.life)
+    /// The present epoch of this server; `None`: it is no member, or does not probe.
+    fn own_epoch(&self) -> Option<i64> {
+        self.vantages.iter().find(|one| one.is_own).map(|one| one.epoch)
     }
 
-    fn take_in(&mut self, server: &str, target: &HealthTarget, finding: Option<Finding>) -> bool {
+    fn ingest(&mut self, server: &str, target: &HealthTarget, finding: Option<Finding>) -> bool {
         let Some(finding) = finding else {
             let Some(by) = self.findings.get_mut(target) else { return true };
             if by.remove(server).is_some() {

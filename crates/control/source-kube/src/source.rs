@@ -17,7 +17,7 @@ use crate::records::RecordChange;
 use crate::saved;
 use crate::status::{SharedStatus, StreamStatus};
 use crate::watch::StreamEvent;
-use documents::{LedMap, MapEvent, MapWriter};
+use documents::{MapEvent, MapWriter, ReplicatedMap};
 use sharing::{Sharing, next};
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -190,7 +190,7 @@ struct Worker {
     checks: watch::Receiver<CheckNames>,
     streams: [StreamState; 5],
     /// What this server writes for the fleet, if it is elected.
-    map: Option<Arc<LedMap>>,
+    map: Option<Arc<ReplicatedMap>>,
     /// It is elected.
     leads: bool,
     /// It does not watch the API server.

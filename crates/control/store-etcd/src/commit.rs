@@ -58,7 +58,7 @@ pub async fn commit(
     has_hold: bool,
 ) -> Result<Committed, RequestError> {
     let writes = encoding::writes(&commit.writes);
-    let mut steps = plan::changes(&shared.keys, &commit.writes);
+    let mut steps = plan::changes(&shared.link.keys, &commit.writes);
     let is_small = steps.len() == 1 && writes.len() + steps[0].bytes() < PART_BYTES_MAX;
     let attempt = if is_small {
         let value = encoding::commit(commit.id, commit.base, 0, &writes);
@@ -107,7 +107,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Self, RequestError> {
         let parts: Vec<&[u8]> = content.chunks(PART_BYTES_MAX).collect();
         // Nothing is committed before its parts are there, so an error means that it is not.
-        let staging = staged::stage(&shared.connection, &shared.keys, id, &parts);
+        let staging = staged::stage(&shared.link.connection, &shared.link.keys, id, &parts);
         staging.await.map_err(unstaged)?;
         let parts = parts.len() as u32 | flags;
         let value = encoding::commit(id, base, parts, &[]);
@@ -132,7 +132,7 @@ impl<'a> Attempt<'a> {
             match self.transact(head).await? {
                 None => return Ok(Committed::Done),
                 Some(Obstacle::Move(moving)) => {
-                    let (connection, keys) = (&self.shared.connection, &self.shared.keys);
+                    let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
                     staged::finish(connection, keys, moving).await.map_err(unstaged)?;
                 }
                 Some(Obstacle::Hold) => sleep(WRITE_MAX / RETRIES_MAX).await,
@@ -145,7 +145,7 @@ impl<'a> Attempt<'a> {
     /// Tries once. If it is not done, sets `head` to what etcd has, and returns what stands in the
     /// way.
     async fn transact(&self, head: &mut Head) -> Result<Option<Obstacle>, RequestError> {
-        let keys = &self.shared.keys;
+        let keys = &self.shared.link.keys;
         let (revision, moving, hold) = (keys.revision(), keys.moving(), keys.hold());
         let is_absent = |key: &str| Compare::create_revision(key, CompareOp::Equal, 0);
         let mut compares = vec![is_head(&revision, head), is_absent(&moving)];
@@ -172,7 +172,7 @@ impl<'a> Attempt<'a> {
         }
         let otherwise = [&revision, &moving, &hold].map(|key| TxnOp::get(key.as_str(), None));
         let txn = Txn::new().when(compares).and_then(ops).or_else(otherwise);
-        let connection = &self.shared.connection;
+        let connection = &self.shared.link.connection;
         let answer = match connection.transact(txn).await {
             // etcd may report the full disk of a transaction that it has applied.
             Err(RequestError::NoSpace(why)) => {
@@ -210,7 +210,7 @@ impl<'a> Attempt<'a> {
     /// Moves the sets of a staged batch that is committed, or deletes it. An error is left to the
     /// next writer, or to the sweep.
     async fn clean_up(&self, done: &Result<Committed, RequestError>) {
-        let (connection, keys) = (&self.shared.connection, &self.shared.keys);
+        let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
         let id = self.id;
         let cleaned = match done {
             Ok(Committed::Done) => {
@@ -240,9 +240,9 @@ pub async fn outcome(
     shared: &Shared,
     (id, base, newest): (CommitId, Revision, Revision),
 ) -> Result<Option<Revision>, RequestError> {
-    let keys = &shared.keys;
+    let keys = &shared.link.keys;
     let key = keys.revision();
-    let connection = &shared.connection;
+    let connection = &shared.link.connection;
     for _ in 0..RETRIES_MAX {
         let found = connection.value(&key).await?;
         let head = Head::read(found.as_deref())

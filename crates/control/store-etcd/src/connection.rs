@@ -23,12 +23,17 @@ pub enum RequestError {
     NoSpace(String),
     /// What was asked for is compacted.
     Compacted,
+    /// What is in etcd cannot be used before an operator has done something.
+    Unusable(String),
 }
 
 impl RequestError {
     pub fn why(&self) -> &str {
         match self {
-            Self::Unanswered(why) | Self::Refused(why) | Self::NoSpace(why) => why,
+            Self::Unanswered(why)
+            | Self::Refused(why)
+            | Self::NoSpace(why)
+            | Self::Unusable(why) => why,
             Self::Compacted => "etcd has compacted what was asked for",
         }
     }

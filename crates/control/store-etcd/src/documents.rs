@@ -5,23 +5,18 @@
 mod copy;
 mod follow;
 
-use crate::EtcdSettings;
-use crate::connection::{Connection, RequestError};
-use crate::keys::Keys;
+use crate::connection::RequestError;
+use crate::keyspace::{EtcdLink, FollowedKeys, History, LinkReport, Position};
 use crate::limits::{ECHO_MAX, FIRST_LIST_MAX, SAVE_MAX, WRITE_MAX};
-use crate::members::OwnLease;
-use crate::shared::{LoggedCauses, start_runtime};
 use copy::{CopyFile, CopyOrigin};
 use documents::{Content, DocumentSet, Value, WriteError};
 use etcd_client::{
     Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::runtime::Handle;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 use zone_manager::status::DocumentsStatus;
@@ -31,35 +26,6 @@ const FORMAT: u64 = 1;
 
 /// The pause before an unanswered write is repeated.
 const REPEAT_PAUSE: Duration = Duration::from_millis(100);
-
-/// The connection of all sets of documents, and the thread that runs their tasks. It is not that of
-/// the records: a revoked token must not wait for a full list of these.
-pub struct EtcdLink {
-    pub(crate) keys: Keys,
-    pub(crate) connection: Connection,
-    pub(crate) runtime: Handle,
-    /// The name of this server, and what tells it from another one.
-    pub(crate) server: (String, OwnLease),
-    /// Whether this server may write.
-    may_write: bool,
-    /// Ends the thread of the runtime.
-    _end: oneshot::Sender<()>,
-}
-
-impl EtcdLink {
-    /// Starts the thread.
-    ///
-    /// # Errors
-    /// It cannot be started.
-    pub fn start(settings: EtcdSettings) -> io::Result<Arc<Self>> {
-        let (runtime, end) = start_runtime("etcd-documents")?;
-        let keys = Keys::new(&settings.prefix);
-        let may_write = settings.may_write;
-        let server = (settings.member.name.clone(), settings.own.clone());
-        let connection = Connection::new(settings);
-        Ok(Arc::new(Self { keys, connection, runtime, server, may_write, _end: end }))
-    }
-}
 
 /// Says what is wrong with a document of this name.
 pub type CheckDocument = Box<dyn Fn(&str, &Value) -> Result<(), String> + Send + Sync>;
@@ -74,18 +40,11 @@ pub struct DocumentKind {
     pub check: CheckDocument,
 }
 
-/// Whether documents can be written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum LinkState {
-    Connecting,
-    Following,
-    /// Not now, and why.
-    Broken(String),
-}
-
 /// A set of documents in etcd, with a copy on the disk of this server.
 pub struct EtcdDocuments {
     set: Arc<SharedSet>,
+    /// The folder of the replica.
+    folder: PathBuf,
     /// The tasks that follow etcd and save the copy, once they are needed.
     tasks: Mutex<Vec<JoinHandle<()>>>,
     /// Held by the one that writes.
@@ -98,15 +57,12 @@ struct SharedSet {
     kind: DocumentKind,
     prefix: String,
     copy: CopyFile,
-    /// The folder of the replica.
-    folder: PathBuf,
     content: watch::Sender<Arc<Content>>,
     /// What the content is a copy of; `None`: it is not known.
     origin: Mutex<Option<CopyOrigin>>,
     /// The revision of etcd that the copy on the disk has.
     saved: watch::Sender<i64>,
-    state: watch::Sender<LinkState>,
-    logged: Mutex<LoggedCauses>,
+    report: Arc<LinkReport>,
     /// Everything is listed anew.
     relist: Notify,
 }
@@ -125,20 +81,25 @@ impl EtcdDocuments {
         let unread = || Content::unknown(format!("{} were not read from etcd yet", kind.name));
         let (origin, content) =
             loaded.map_or_else(|| (None, unread()), |(origin, content)| (Some(origin), content));
+        let name = kind.name;
+        let lost = format!(
+            "{name} in etcd are not followed; those of the copy of this server hold, and changes \
+             are refused"
+        );
+        let report = LinkReport::new(Some(lost), format!("{name} in etcd are followed again"));
         let set = SharedSet {
             link: Arc::clone(link),
             kind,
             prefix,
             copy,
-            folder,
             content: watch::Sender::new(Arc::new(content)),
             origin: Mutex::new(origin),
             saved: watch::Sender::new(0),
-            state: watch::Sender::new(LinkState::Connecting),
-            logged: Mutex::default(),
+            report,
             relist: Notify::new(),
         };
-        Arc::new(Self { set: Arc::new(set), tasks: Mutex::default(), writing: Mutex::default() })
+        let (set, tasks, writing) = (Arc::new(set), Mutex::default(), Mutex::default());
+        Arc::new(Self { set, folder, tasks, writing })
     }
 
     /// Begins to follow etcd.
@@ -146,8 +107,27 @@ impl EtcdDocuments {
         let mut tasks = lock(&self.tasks);
         if tasks.is_empty() {
             let runtime = &self.set.link.runtime;
-            tasks.push(runtime.spawn(follow::run(Arc::clone(&self.set))));
+            let set = Arc::clone(&self.set);
+            let follower = follow::SetFollower { set, is_listed_anew: false };
+            tasks.push(runtime.spawn(self.followed().follow(follower)));
             tasks.push(runtime.spawn(follow::save(Arc::clone(&self.set))));
+        }
+    }
+
+    fn followed(&self) -> FollowedKeys {
+        let revision = self.set.content.borrow().revision;
+        let known =
+            lock(&self.set.origin).clone().map(|CopyOrigin { cluster, adopted, .. }| Position {
+                cluster,
+                revision,
+                adopted,
+                head: None,
+            });
+        FollowedKeys {
+            link: Arc::clone(&self.set.link),
+            prefixes: vec![self.set.prefix.clone()],
+            history: History::new(&self.folder, known),
+            report: Arc::clone(&self.set.report),
         }
     }
 
@@ -157,10 +137,7 @@ impl EtcdDocuments {
             return None;
         }
         let content = Arc::clone(&self.set.content.borrow());
-        let fault = match &*self.set.state.borrow() {
-            LinkState::Broken(why) => Some(why.clone()),
-            _ => content.fault.clone(),
-        };
+        let fault = self.set.report.fault().or_else(|| content.fault.clone());
         let unusable = content.unusable.iter();
         Some(DocumentsStatus {
             name: self.set.kind.name.to_owned(),
@@ -170,19 +147,12 @@ impl EtcdDocuments {
         })
     }
 
-    /// Waits until the task has said how it stands.
+    /// Waits until it is known whether documents can be written.
     fn writable(&self, until: Instant) -> Result<(), String> {
         self.start();
-        let mut state = self.set.state.subscribe();
-        let decided = state.wait_for(|state| *state != LinkState::Connecting);
-        let decided = self.set.link.runtime.block_on(async { timeout_at(until, decided).await });
-        match decided.map(|found| found.map(|state| state.clone())) {
-            Ok(Ok(LinkState::Following)) => Ok(()),
-            Ok(Ok(LinkState::Broken(why))) => Err(why),
-            _ => {
-                Err(format!("etcd at {} has not answered yet", self.set.link.connection.endpoint()))
-            }
-        }
+        let link = &self.set.link;
+        let following = self.set.report.following(until, link.connection.endpoint());
+        link.runtime.block_on(following)
     }
 
     /// Waits until all changes up to a revision of etcd are known.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// The changes of all keys of a prefix. Dropping it ends the watch.
+/// The changes of all keys of some prefixes. Dropping it ends the watch.
 pub struct Events {
     stream: WatchStream,
     /// The member that reports them.
@@ -20,19 +20,29 @@ pub struct Events {
 }
 
 impl Events {
-    /// Watches a prefix from a revision of etcd on.
+    /// Watches prefixes from a revision of etcd on.
     ///
     /// # Errors
     /// The member does not start the watch.
     pub async fn start(
         connection: &Connection,
-        prefix: String,
+        prefixes: &[String],
         from: i64,
     ) -> Result<Self, RequestError> {
         let (_, mut client) = connection.client().await?;
         let url = connection.endpoint();
-        let options = WatchOptions::new().with_prefix().with_start_revision(from);
-        match timeout(CONNECT_MAX, client.watch(prefix, Some(options))).await {
+        let [first, others @ ..] = prefixes else {
+            return Err(RequestError::Refused("no key is watched".into()));
+        };
+        let options = || Some(WatchOptions::new().with_prefix().with_start_revision(from));
+        let starting = async {
+            let mut stream = client.watch(first.as_str(), options()).await?;
+            for prefix in others {
+                stream.watch(prefix.as_str(), options()).await?;
+            }
+            Ok(stream)
+        };
+        match timeout(CONNECT_MAX, starting).await {
             Ok(Ok(stream)) => {
                 Ok(Self { stream, url, due: Instant::now() + KEEPALIVE, is_asked: false })
             }
@@ -95,7 +105,7 @@ impl<T> Mirror<T> {
         let at = got.header().map_or(0, ResponseHeader::revision);
         let each = |kv: &KeyValue| Some((kv.key().to_vec(), read(kv)?));
         let values = got.kvs().iter().filter_map(each).collect();
-        let events = Events::start(connection, prefix, at + 1).await?;
+        let events = Events::start(connection, &[prefix], at + 1).await?;
         Ok(Self { values, events, read })
     }
 

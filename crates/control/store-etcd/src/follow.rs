@@ -1,20 +1,20 @@
 //! Follows the commits in etcd: catches up, then watches.
 use crate::connection::RequestError;
 use crate::encoding::{self, StoredCommit};
-use crate::events::Events;
 use crate::keys::Head;
-use crate::limits::{COMMITS_QUEUED, RECONNECT_MAX};
+use crate::keyspace::{Follower, Position, set_back};
+use crate::limits::COMMITS_QUEUED;
 use crate::list::{self, Listing};
 use crate::replica::Origin;
-use crate::shared::{Retry, Shared};
+use crate::shared::Shared;
 use crate::staged;
-use etcd_client::{EventType, GetOptions, KeyValue};
+use etcd_client::{EventType, GetOptions, KeyValue, WatchResponse};
 use records::codec::milliseconds;
 use records::{Commit, PreparedWrite, Revision, WatchWaker};
+use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
-use tokio::time::Instant;
 
 /// What the task found.
 pub enum Found {
@@ -32,8 +32,8 @@ pub struct Known {
     pub last: Option<(u64, String)>,
 }
 
-/// Follows etcd from what a replica knows.
-pub struct Follower {
+/// Follows the commits in etcd from what a replica knows.
+pub struct CommitFollower {
     pub shared: Arc<Shared>,
     pub known: Known,
     pub list_path: PathBuf,
@@ -43,106 +43,73 @@ pub struct Follower {
     pub is_restored: bool,
 }
 
-/// Why a round of following ended.
-enum Ended {
-    Request(RequestError),
-    /// The content of etcd cannot be followed without an operator.
-    Refused(String),
-    /// The receiver is gone.
-    Done,
-}
-
-impl From<RequestError> for Ended {
-    fn from(error: RequestError) -> Self {
-        Self::Request(error)
-    }
-}
-
 /// What a journal keeps of a write, to recognize it.
 fn identity(write: &PreparedWrite) -> (u64, String) {
     (milliseconds(write.when), write.by.to_string())
 }
 
-impl Follower {
-    /// Runs until the receiver is gone, or needs a full list and has got it.
-    pub async fn run(mut self) {
-        let mut retry = Retry::new(RECONNECT_MAX);
-        loop {
-            let began = Instant::now();
-            match self.follow().await {
-                Ok(()) | Err(Ended::Done) => return,
-                Err(Ended::Request(error)) => self.shared.breaks(error.why()),
-                Err(Ended::Refused(why)) => self.shared.breaks(&why),
+impl Follower for CommitFollower {
+    const IS_AWAITED: bool = true;
+
+    /// Passes on the commits that are missing, or everything.
+    async fn list(&mut self, at: &Position, _: bool) -> Result<(), RequestError> {
+        let head = self.check_head(at)?;
+        if let Some(why) = self.shared.held(&head) {
+            return Err(RequestError::Unusable(why));
+        }
+        let has_all = self.known.origin.is_some()
+            && self.is_continued(&head).await?
+            && self.catch_up(at.revision).await?;
+        if !has_all {
+            return self.list_all().await;
+        }
+        self.shared.notes(head);
+        Ok(())
+    }
+
+    async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
+        for event in message.events() {
+            let is_put = event.event_type() == EventType::Put;
+            let Some(kv) = event.kv().filter(|_| is_put) else { continue };
+            if !self.pass(kv).await? {
+                return self.list_all().await;
             }
-            retry.pause(began).await;
-        }
-    }
-
-    /// Returns once everything was read.
-    async fn follow(&mut self) -> Result<(), Ended> {
-        let shared = Arc::clone(&self.shared);
-        let (endpoint, _) = shared.connection.client().await?;
-        let (head, at) = self.check_head().await?;
-        if let Some(why) = shared.held(&head) {
-            return Err(Ended::Refused(why));
-        }
-        if self.known.origin.is_none() || !self.is_continued(&head).await? {
-            return self.list().await;
-        }
-        if !self.catch_up(at).await? {
-            return self.list().await;
-        }
-        shared.follows(head);
-        let ended = self.watch(at + 1).await;
-        shared.connection.leave(endpoint);
-        ended
-    }
-
-    /// The newest revision in etcd, and etcd's own.
-    async fn check_head(&self) -> Result<(Head, i64), Ended> {
-        let (connection, keys) = (&self.shared.connection, &self.shared.keys);
-        let format = connection.value(&keys.format()).await?;
-        crate::keys::check_format(format.as_deref()).map_err(Ended::Refused)?;
-        let got = connection.get(keys.revision(), GetOptions::new()).await?;
-        let header = got.header().ok_or_else(|| RequestError::Refused("no header".into()))?;
-        let head = Head::read(got.kvs().first().map(KeyValue::value)).ok_or_else(|| {
-            Ended::Refused(format!("the key {} in etcd is damaged", keys.revision()))
-        })?;
-        self.check_cluster(header.cluster_id(), &head)?;
-        Ok((head, header.revision()))
-    }
-
-    /// Whether this is the etcd that the replica is a copy of, and not an older one.
-    fn check_cluster(&self, cluster: u64, head: &Head) -> Result<(), Ended> {
-        let Some(origin) = &self.known.origin else { return Ok(()) };
-        let cluster = format!("{cluster:x}");
-        if origin.cluster != cluster {
-            return Err(Ended::Refused(format!(
-                "etcd is another cluster ({cluster}) than the one that this server has a copy of \
-                 ({}): correct `[etcd] endpoints`, or accept it by `dunlin fleet adopt`",
-                origin.cluster
-            )));
-        }
-        // The watch may not have brought this server's last commits yet.
-        let known = self.known.revision.max(self.shared.newest());
-        if head.revision < known {
-            return Err(Ended::Refused(format!(
-                "etcd has revision {}, and this server has revision {known} already: etcd was set \
-                 back. Accept that by `dunlin fleet adopt`",
-                head.revision
-            )));
         }
         Ok(())
     }
 
+    async fn ended(&mut self, _: &str, _: bool) {}
+}
+
+impl CommitFollower {
+    /// The newest revision in etcd, which is not older than what this server has.
+    fn check_head(&self, at: &Position) -> Result<Head, RequestError> {
+        let keys = &self.shared.link.keys;
+        let head = Head::read(at.head.as_deref()).ok_or_else(|| {
+            RequestError::Unusable(format!("the key {} in etcd is damaged", keys.revision()))
+        })?;
+        if self.known.origin.is_none() {
+            return Ok(head);
+        }
+        // The watch may not have brought this server's last commits yet.
+        let known = self.known.revision.max(self.shared.newest());
+        if head.revision < known {
+            let newest = head.revision;
+            return Err(set_back(&format!(
+                "etcd has revision {newest}, and this server has revision {known} already"
+            )));
+        }
+        Ok(head)
+    }
+
     /// Whether etcd has the commit that the replica ends with; otherwise everything is needed.
-    async fn is_continued(&self, head: &Head) -> Result<bool, Ended> {
+    async fn is_continued(&self, head: &Head) -> Result<bool, RequestError> {
         let revision = self.known.revision;
         if revision == Revision::NONE {
             return Ok(true);
         }
-        let key = self.shared.keys.commit(revision);
-        let got = self.shared.connection.get(key, GetOptions::new()).await?;
+        let key = self.shared.link.keys.commit(revision);
+        let got = self.shared.link.connection.get(key, GetOptions::new()).await?;
         let origin = self.known.origin.as_ref().filter(|origin| origin.revision == revision.0);
         let Some(kv) = got.kvs().first() else {
             // Deleted with old ones: nothing is missing if nothing was written since the list.
@@ -167,20 +134,20 @@ impl Follower {
     }
 
     async fn fill(&self, commit: &mut StoredCommit, kv: &KeyValue) -> Result<(), RequestError> {
-        let (connection, keys) = (&self.shared.connection, &self.shared.keys);
+        let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
         staged::fill(connection, keys, commit, kv.mod_revision()).await
     }
 
     /// Passes on the commits after the known revision, up to a revision of etcd. Returns whether
     /// none is missing.
-    async fn catch_up(&mut self, at: i64) -> Result<bool, Ended> {
+    async fn catch_up(&mut self, at: i64) -> Result<bool, RequestError> {
         let shared = Arc::clone(&self.shared);
-        let end = shared.keys.commit(Revision(u64::MAX));
+        let end = shared.link.keys.commit(Revision(u64::MAX));
         let mut limit = COMMITS_QUEUED as i64;
         loop {
-            let from = shared.keys.commit(self.known.revision.next());
+            let from = shared.link.keys.commit(self.known.revision.next());
             let range = (from.as_bytes(), end.as_bytes());
-            let page = shared.connection.page(range, at, &mut limit).await?;
+            let page = shared.link.connection.page(range, at, &mut limit).await?;
             for kv in page.kvs() {
                 if !self.pass(kv).await? {
                     return Ok(false);
@@ -191,16 +158,16 @@ impl Follower {
             }
         }
         let options = GetOptions::new().with_revision(at);
-        let got = shared.connection.get(shared.keys.revision(), options).await?;
+        let got = shared.link.connection.get(shared.link.keys.revision(), options).await?;
         let head = Head::read(got.kvs().first().map(KeyValue::value));
         Ok(head.is_some_and(|head| head.revision == self.known.revision))
     }
 
     /// Passes on a commit. Returns whether it follows the known revision.
-    async fn pass(&mut self, kv: &KeyValue) -> Result<bool, Ended> {
+    async fn pass(&mut self, kv: &KeyValue) -> Result<bool, RequestError> {
         let key = String::from_utf8_lossy(kv.key()).into_owned();
         let Ok(mut commit) = encoding::read_commit(kv.value()) else {
-            return Err(Ended::Refused(format!(
+            return Err(RequestError::Unusable(format!(
                 "the key {key} in etcd is no commit, or one of a newer version: upgrade this \
                  server"
             )));
@@ -217,7 +184,7 @@ impl Follower {
             filled => filled?,
         }
         let Some(commit) = commit.whole() else {
-            return Err(Ended::Refused(format!("the key {key} in etcd is damaged")));
+            return Err(RequestError::Unusable(format!("the key {key} in etcd is damaged")));
         };
         if commit.revision() <= self.known.revision {
             return Ok(true);
@@ -228,42 +195,25 @@ impl Follower {
         self.known.revision = commit.revision();
         self.known.last = commit.writes.last().map(identity);
         self.shared.notes(Head::new(commit.revision(), commit.id));
-        self.send(Found::Commit(commit)).await?;
+        self.send(Found::Commit(commit)).await;
         Ok(true)
     }
 
-    async fn send(&self, found: Found) -> Result<(), Ended> {
+    async fn send(&self, found: Found) {
         let sent = self.found.send(found).await;
         (self.waker)();
-        sent.map_err(|_| Ended::Done)
-    }
-
-    /// Reads everything, and ends.
-    async fn list(&mut self) -> Result<(), Ended> {
-        let (connection, keys) = (&self.shared.connection, &self.shared.keys);
-        let listed = list::read(connection, keys, &self.list_path).await;
-        let listing = listed.map_err(|error| match error {
-            list::ListError::Request(error) => Ended::Request(error),
-            other => Ended::Refused(other.why()),
-        })?;
-        let listing = Listing { is_restored: self.is_restored, ..listing };
-        self.send(Found::Everything(Box::new(listing))).await
-    }
-
-    /// Watches the commits from a revision of etcd on.
-    async fn watch(&mut self, from: i64) -> Result<(), Ended> {
-        let commits = self.shared.keys.commits();
-        let mut events = Events::start(&self.shared.connection, commits, from).await?;
-        loop {
-            let message = events.next().await?;
-            for event in message.events() {
-                let Some(kv) = event.kv().filter(|_| event.event_type() == EventType::Put) else {
-                    continue;
-                };
-                if !self.pass(kv).await? {
-                    return self.list().await;
-                }
-            }
+        if sent.is_err() {
+            // The receiver is gone, and so will this task be.
+            pending().await
         }
+    }
+
+    /// Reads everything. The replica is then followed by another task.
+    async fn list_all(&mut self) -> Result<(), RequestError> {
+        let link = &self.shared.link;
+        let listing = list::read(&link.connection, &link.keys, &self.list_path).await?;
+        let listing = Listing { is_restored: self.is_restored, ..listing };
+        self.send(Found::Everything(Box::new(listing))).await;
+        pending().await
     }
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// # Errors
 /// Another server does so now, or etcd refuses it.
 pub async fn hold_off(shared: &Shared, longest: Duration) -> Result<i64, RequestError> {
-    let (connection, key) = (&shared.connection, shared.keys.hold());
+    let (connection, key) = (&shared.link.connection, shared.link.keys.hold());
     let lease = connection.grant(longest).await?;
     let options = PutOptions::new().with_lease(lease);
     let txn = Txn::new()
@@ -48,7 +48,7 @@ impl BatchHold {
         self.late += 1;
         if self.late >= BATCH_CONFLICTS_MAX && self.lease.is_none() {
             // The batch is tried again anyway.
-            self.lease = shared.runtime.block_on(hold_off(shared, BATCH_MAX)).ok();
+            self.lease = shared.link.runtime.block_on(hold_off(shared, BATCH_MAX)).ok();
         }
     }
 
@@ -58,7 +58,7 @@ impl BatchHold {
         if let Some(lease) = self.lease.take() {
             let connected = Arc::clone(shared);
             // Otherwise it expires.
-            shared.runtime.spawn(async move { connected.connection.revoke(lease).await });
+            shared.link.runtime.spawn(async move { connected.link.connection.revoke(lease).await });
         }
     }
 }

@@ -14,12 +14,12 @@ mod follow;
 #[cfg(any(test, feature = "fuzz"))]
 #[path = "../../../../testing/fuzz/checks/etcd.rs"]
 pub mod fuzz;
-mod history;
 mod hold;
 mod keys;
-mod led;
+mod keyspace;
 pub mod limits;
 mod list;
+mod map;
 mod members;
 mod plan;
 mod replica;
@@ -30,8 +30,9 @@ mod store;
 mod waits;
 mod watch;
 
-pub use documents::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink};
-pub use led::EtcdMap;
+pub use documents::{CheckDocument, DocumentKind, EtcdDocuments};
+pub use keyspace::EtcdLink;
+pub use map::EtcdMap;
 pub use members::OwnLease;
 pub use states::EtcdStates;
 use std::path::{Path, PathBuf};

@@ -78,14 +78,14 @@ pub const STATES_BATCH: Duration = Duration::from_millis(50);
 pub const NO_SPACE_PAUSE: Duration = Duration::from_secs(5);
 /// How long what a server said is kept after it was last seen.
 pub const STATES_KEPT: Duration = Duration::from_secs(60 * 60);
-/// How often to look for what no server stands for any more.
+/// How often to look for what no server stands behind any more.
 pub const STATES_SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// Keys of `states/` that cannot be read and are named.
 pub const UNUSABLE_STATES_MAX: usize = 100;
 /// How long a change of a map waits for more, so that one transaction writes them all.
-pub const LED_BATCH: Duration = Duration::from_millis(20);
+pub const MAP_BATCH: Duration = Duration::from_millis(20);
 /// How long a server that does not know all values of a map still leads.
-pub const LED_READY_GRACE: Duration = Duration::from_secs(15);
+pub const MAP_READY_GRACE: Duration = Duration::from_secs(15);
 /// Changes of a map that wait for the server that follows it. A full queue stops the watch.
 pub const MAP_EVENTS_MAX: usize = 256;
 /// Causes of one outage that are compared before they are logged.

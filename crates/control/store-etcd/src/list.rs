@@ -2,7 +2,7 @@
 use crate::connection::{Connection, RequestError};
 use crate::encoding;
 use crate::keys::{self, Head, Keys, ListedKey};
-use crate::limits::PAGE_KEYS;
+use crate::keyspace::pages;
 use crate::replica::Origin;
 use crate::staged::{self, Move};
 use api::read_stored;
@@ -48,40 +48,21 @@ struct Content {
     first_foreign: Option<String>,
 }
 
-/// Why there is no list.
-pub enum ListError {
-    Request(RequestError),
-    File(io::Error),
-    /// What is in etcd cannot be used.
-    Content(String),
-}
-
-impl From<RequestError> for ListError {
-    fn from(error: RequestError) -> Self {
-        Self::Request(error)
-    }
-}
-
-impl ListError {
-    pub fn why(&self) -> String {
-        match self {
-            Self::Request(error) => error.why().to_owned(),
-            Self::File(error) => format!("the list of what is in etcd cannot be written: {error}"),
-            Self::Content(why) => why.clone(),
-        }
-    }
-}
-
 /// Reads everything, and writes the file.
-pub async fn read(connection: &Connection, keys: &Keys, file: &Path) -> Result<Listing, ListError> {
+pub async fn read(
+    connection: &Connection,
+    keys: &Keys,
+    file: &Path,
+) -> Result<Listing, RequestError> {
     let first = connection.get(keys.revision(), GetOptions::new()).await?;
     let header = first.header().ok_or_else(|| RequestError::Refused("no header".into()))?;
     let (cluster, at) = (header.cluster_id(), header.revision());
     let head = Head::read(first.kvs().first().map(KeyValue::value))
-        .ok_or_else(|| ListError::Content(format!("the key {} is damaged", keys.revision())))?;
+        .ok_or_else(|| RequestError::Unusable(format!("the key {} is damaged", keys.revision())))?;
     let at_revision = || GetOptions::new().with_revision(at);
     let format = connection.get(keys.format(), at_revision()).await?;
-    keys::check_format(format.kvs().first().map(KeyValue::value)).map_err(ListError::Content)?;
+    keys::check_format(format.kvs().first().map(KeyValue::value))
+        .map_err(RequestError::Unusable)?;
     let mut content = Content::default();
     for prefix in [keys.zones(), keys.sets()] {
         pages(connection, &prefix, at, |kv| content.take(keys, kv)).await?;
@@ -91,7 +72,8 @@ pub async fn read(connection: &Connection, keys: &Keys, file: &Path) -> Result<L
         let staged = (moving.id, moving.parts);
         if moving.is_snapshot() {
             let bytes = staged::read_bytes(connection, keys, staged, at).await?;
-            content.zones = restored(&bytes).map_err(|why| ListError::Content(why.to_string()))?;
+            content.zones =
+                restored(&bytes).map_err(|why| RequestError::Unusable(why.to_string()))?;
         } else {
             let writes = staged::read(connection, keys, staged, at).await?;
             writes.iter().for_each(|write| content.apply(write));
@@ -101,7 +83,9 @@ pub async fn read(connection: &Connection, keys: &Keys, file: &Path) -> Result<L
     let commit = newest.kvs().first().and_then(|kv| encoding::read_commit(kv.value()).ok());
     let origin = Origin::new(cluster, keys, &head, commit.map(|commit| commit.id));
     content.drop_zoneless(keys);
-    content.write(file, &head).map_err(ListError::File)?;
+    content.write(file, &head).map_err(|why| {
+        RequestError::Refused(format!("the list of what is in etcd cannot be written: {why}"))
+    })?;
     if let Some(first) = &content.first_foreign {
         let keys = content.foreign;
         tracing::warn!(keys, "etcd has keys under the prefix that are ignored, such as {first}");
@@ -110,23 +94,6 @@ pub async fn read(connection: &Connection, keys: &Keys, file: &Path) -> Result<L
     let adopted = connection.get(keys.adopted(), at_revision()).await?;
     let adopted = Revision(Keys::read_adopted(&adopted));
     Ok(Listing { file: file.to_owned(), origin, head, sets, is_restored: false, adopted })
-}
-
-/// Passes all keys of a prefix, which ends with a slash, at a revision of etcd to `each`.
-pub async fn pages(
-    connection: &Connection,
-    prefix: &str,
-    at: i64,
-    mut each: impl FnMut(&KeyValue),
-) -> Result<(), RequestError> {
-    let end = [prefix.trim_end_matches('/'), "0"].concat();
-    let (mut from, mut limit) = (prefix.as_bytes().to_vec(), PAGE_KEYS);
-    loop {
-        let page = connection.page((&from, end.as_bytes()), at, &mut limit).await?;
-        page.kvs().iter().for_each(&mut each);
-        let Some(last) = page.kvs().last().filter(|_| page.more()) else { return Ok(()) };
-        from = [last.key(), &[0]].concat();
-    }
 }
 
 /// The zones of a snapshot.

@@ -135,8 +135,8 @@ impl EtcdFleet {
         let (fleet, shared) = (Arc::clone(self), Arc::clone(&self.shared));
         let (waits, requests) = mpsc::channel(WAITERS_MAX);
         *self.waits() = Some(waits);
-        shared.runtime.spawn(waits::run(Arc::clone(self), requests));
-        let task = shared.runtime.spawn(async move { fleet.run(ended).await });
+        shared.link.runtime.spawn(waits::run(Arc::clone(self), requests));
+        let task = shared.link.runtime.spawn(async move { fleet.run(ended).await });
         Membership { shared, end: Some(end), task: Some(task) }
     }
 
@@ -157,7 +157,7 @@ impl EtcdFleet {
         let lease = self.state().lease.take();
         if let Some(lease) = lease {
             // Otherwise the lease expires.
-            let _ = timeout(LEAVE_MAX, self.shared.connection.revoke(lease)).await;
+            let _ = timeout(LEAVE_MAX, self.shared.link.connection.revoke(lease)).await;
         }
     }
 
@@ -202,7 +202,7 @@ impl EtcdFleet {
         &self,
         served: &mut watch::Receiver<Option<Revision>>,
     ) -> Result<Infallible, Ended> {
-        let connection = &self.shared.connection;
+        let connection = &self.shared.link.connection;
         // The sender is in `self`.
         let _ = served.wait_for(Option::is_some).await;
         // An etcd that this server does not follow is left alone; the status of the store says why.
@@ -234,26 +234,26 @@ impl EtcdFleet {
         let own = Member { revision: revision.0, since, reported: now(), ..self.member.clone() };
         let value = serde_json::to_vec(&own).expect("a member is JSON");
         let options = PutOptions::new().with_lease(lease);
-        TxnOp::put(self.shared.keys.member(self.name()), value, Some(options))
+        TxnOp::put(self.shared.link.keys.member(self.name()), value, Some(options))
     }
 
     async fn create(&self, lease: i64, since: u64) -> Result<(), Ended> {
-        let key = self.shared.keys.member(self.name());
+        let key = self.shared.link.keys.member(self.name());
         let revision = self.served.borrow().unwrap_or_default();
         let txn = Txn::new()
             .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
             .and_then([self.put(lease, since, revision)]);
-        if self.shared.connection.transact(txn).await?.succeeded() {
+        if self.shared.link.connection.transact(txn).await?.succeeded() {
             return self.compare_clocks().await;
         }
-        let other = self.shared.connection.get(key, GetOptions::new()).await?;
+        let other = self.shared.link.connection.get(key, GetOptions::new()).await?;
         let other = other.kvs().first().and_then(read_member);
         Err(Ended::Taken(other.unwrap_or_else(|| self.member.clone())))
     }
 
     /// Warns of members whose clocks differ: journals and signatures have times.
     async fn compare_clocks(&self) -> Result<(), Ended> {
-        for other in read_members(&self.shared, self.shared.keys.members()).await? {
+        for other in read_members(&self.shared, self.shared.link.keys.members()).await? {
             if let Some(seconds) = other.clock_difference(now()) {
                 let name = &other.name;
                 tracing::warn!(
@@ -272,7 +272,7 @@ impl EtcdFleet {
         since: u64,
         served: &mut watch::Receiver<Option<Revision>>,
     ) -> Result<Infallible, Ended> {
-        let connection = &self.shared.connection;
+        let connection = &self.shared.link.connection;
         let mut wanted = Wanted::default();
         wanted.watch(&self.shared).await;
         // What is served may have changed since `create`.
@@ -320,18 +320,18 @@ impl EtcdFleet {
     /// The time between reports in a fleet of this size.
     async fn interval(&self) -> Result<Duration, RequestError> {
         let options = GetOptions::new().with_prefix().with_count_only();
-        let got = self.shared.connection.get(self.shared.keys.members(), options).await?;
+        let got = self.shared.link.connection.get(self.shared.link.keys.members(), options).await?;
         let members = u32::try_from(got.count()).unwrap_or(u32::MAX);
         Ok(REPORT_INTERVAL.max(REPORT_SHARE.saturating_mul(members)))
     }
 
     /// Returns whether it is known to be reported.
     async fn report(&self, lease: i64, since: u64, revision: Revision) -> Result<bool, Ended> {
-        let key = self.shared.keys.member(self.name());
+        let key = self.shared.link.keys.member(self.name());
         let txn = Txn::new()
             .when([Compare::lease(key.as_str(), CompareOp::Equal, lease)])
             .and_then([self.put(lease, since, revision)]);
-        match self.shared.connection.transact(txn).await {
+        match self.shared.link.connection.transact(txn).await {
             Ok(done) if done.succeeded() => Ok(true),
             Ok(_) => Err(Ended::Expired),
             // A lost lease is noticed at its renewal.
@@ -355,7 +355,9 @@ impl Wanted {
     /// Watches the keys, if they are not watched.
     async fn watch(&mut self, shared: &Shared) {
         if self.0.is_none() {
-            self.0 = Mirror::start(&shared.connection, shared.keys.waits(), read_wait).await.ok();
+            self.0 = Mirror::start(&shared.link.connection, shared.link.keys.waits(), read_wait)
+                .await
+                .ok();
         }
     }
 
@@ -370,7 +372,7 @@ impl Wanted {
 
 /// Reads all members. Values that are none are left out.
 async fn read_members(shared: &Shared, prefix: String) -> Result<Vec<Member>, RequestError> {
-    let got = shared.connection.get(prefix, GetOptions::new().with_prefix()).await?;
+    let got = shared.link.connection.get(prefix, GetOptions::new().with_prefix()).await?;
     Ok(got.kvs().iter().filter_map(read_member).collect())
 }
 
@@ -390,7 +392,7 @@ impl Drop for Membership {
         if let Some(task) = self.task.take() {
             let ended = async { timeout(2 * LEAVE_MAX, task).await };
             // An error means that it has ended.
-            let _ = self.shared.runtime.block_on(ended);
+            let _ = self.shared.link.runtime.block_on(ended);
         }
     }
 }
@@ -402,8 +404,8 @@ impl Fleet for EtcdFleet {
 
     fn members(&self) -> Pending<Vec<Member>> {
         let (promise, members) = pending();
-        let (shared, keys) = (Arc::clone(&self.shared), self.shared.keys.members());
-        self.shared.runtime.spawn(async move {
+        let (shared, keys) = (Arc::clone(&self.shared), self.shared.link.keys.members());
+        self.shared.link.runtime.spawn(async move {
             let read = read_members(&shared, keys).await;
             promise.answer(read.map_err(|error| Refused::Unreachable(error.why().into())));
         });

@@ -109,6 +109,10 @@ impl Replica {
         }
     }
 
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     fn origin_path(&self) -> PathBuf {
         self.folder.join(ORIGIN)
     }

@@ -176,7 +176,7 @@ pub async fn sweep(shared: &Shared) {
         // An etcd that this server does not follow is left alone.
         if shared.is_following() {
             // An error is reported by whatever follows etcd; the next round tries again.
-            let _ = sweep_once(&shared.connection, &shared.keys, &mut seen).await;
+            let _ = sweep_once(&shared.link.connection, &shared.link.keys, &mut seen).await;
         }
     }
 }

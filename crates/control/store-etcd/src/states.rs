@@ -2,20 +2,16 @@
 //! target, without a lease. A server writes only its own keys, and only while it is a member.
 use crate::EtcdLink;
 use crate::connection::RequestError;
-use crate::events::{Events, Mirror};
-use crate::history::History;
+use crate::keyspace::{FollowedKeys, Follower, History, LinkReport, Position, pages};
 use crate::limits::{
     NO_SPACE_PAUSE, OPS_MAX, RECONNECT_MAX, STATES_BATCH, STATES_KEPT, STATES_SWEEP_INTERVAL,
     UNUSABLE_STATES_MAX,
 };
-use crate::list;
-use crate::members::{OwnLease, read_member};
-use crate::shared::{LoggedCauses, Retry};
-use etcd_client::{Compare, CompareOp, EventType, KeyValue, Txn, TxnOp};
+use crate::members::read_member;
+use etcd_client::{Compare, CompareOp, EventType, KeyValue, Txn, TxnOp, WatchResponse};
 use health::{Finding, FindingKey, FleetStates, Vantage};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::convert::Infallible;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
@@ -26,47 +22,34 @@ const ROLE: &str = "health";
 
 /// A server of the fleet.
 struct Server {
-    /// The revision of etcd at which it became a member: differs in each of its lives.
-    life: i64,
+    /// The revision of etcd at which it became a member: differs in each of its epochs.
+    epoch: i64,
     lease: i64,
     probes: bool,
 }
 
-fn read_server(kv: &KeyValue) -> Option<Server> {
-    let probes = read_member(kv)?.roles.iter().any(|role| role == ROLE);
-    Some(Server { life: kv.create_revision(), lease: kv.lease(), probes })
-}
-
 /// Exchanges findings with the other servers. Dropping it ends that.
 pub struct EtcdStates {
-    exchange: Arc<Exchange>,
+    shared: Arc<Shared>,
     task: JoinHandle<()>,
 }
 
+struct Shared {
+    states: Arc<FleetStates>,
+    /// Why the findings of others do not arrive, or none is written.
+    report: Arc<LinkReport>,
+    /// Keys that cannot be used, and why.
+    unusable: Mutex<BTreeMap<String, String>>,
+}
+
+/// The task.
 struct Exchange {
     link: Arc<EtcdLink>,
-    states: Arc<FleetStates>,
-    own: OwnLease,
-    /// The folder of the replica.
-    folder: PathBuf,
-    faults: Mutex<Faults>,
-}
-
-#[derive(Default)]
-struct Faults {
-    /// Why the findings of others do not arrive, or none is written.
-    fault: Option<String>,
-    logged: LoggedCauses,
-    /// Keys that cannot be used, and why.
-    unusable: BTreeMap<String, String>,
-}
-
-/// What a round knows of etcd.
-struct Round {
-    members: Mirror<Server>,
-    events: Events,
-    /// The life of this server, if it probes and may write.
-    life: Option<i64>,
+    shared: Arc<Shared>,
+    /// By name.
+    members: BTreeMap<String, Server>,
+    /// The epoch of this server, if it probes and may write.
+    epoch: Option<i64>,
     /// When the next batch is written.
     write_at: Option<Instant>,
     sweep_at: Instant,
@@ -77,29 +60,45 @@ struct Round {
 impl EtcdStates {
     /// Begins to exchange findings. `data_dir` is that of the store.
     pub fn start(link: &Arc<EtcdLink>, data_dir: &Path) -> Self {
-        let (name, own) = link.server.clone();
-        let (link, states) = (Arc::clone(link), FleetStates::new(&name));
-        let folder = crate::replica_folder(data_dir);
-        let exchange = Exchange { link, states, own, folder, faults: Mutex::default() };
-        let exchange = Arc::new(exchange);
-        let task = exchange.link.runtime.spawn(Arc::clone(&exchange).run());
-        Self { exchange, task }
+        let lost = "what other servers find out about health does not arrive; states stay unless \
+                    this server knows better";
+        let again = "states of health are exchanged with other servers again".to_owned();
+        let shared = Arc::new(Shared {
+            states: FleetStates::new(&link.server.0),
+            report: LinkReport::new(Some(lost.to_owned()), again),
+            unusable: Mutex::default(),
+        });
+        let exchange = Exchange {
+            link: Arc::clone(link),
+            shared: Arc::clone(&shared),
+            members: BTreeMap::new(),
+            epoch: None,
+            write_at: None,
+            sweep_at: Instant::now(),
+            absent: HashMap::new(),
+        };
+        let followed = FollowedKeys {
+            link: Arc::clone(link),
+            prefixes: vec![link.keys.members(), link.keys.states()],
+            history: History::new(&crate::replica_folder(data_dir), None),
+            report: Arc::clone(&shared.report),
+        };
+        Self { shared, task: link.runtime.spawn(followed.follow(exchange)) }
     }
 
     /// The findings.
     pub fn states(&self) -> Arc<FleetStates> {
-        Arc::clone(&self.exchange.states)
+        Arc::clone(&self.shared.states)
     }
 
     /// The status.
     pub fn status(&self) -> DocumentsStatus {
-        let faults = self.exchange.faults();
-        let unusable = faults.unusable.iter().map(|(key, why)| format!("{key}: {why}"));
+        let unusable = self.shared.unusable();
         DocumentsStatus {
             name: "states".into(),
-            documents: self.exchange.states.count() as u64,
-            fault: faults.fault.clone(),
-            unusable: unusable.collect(),
+            documents: self.shared.states.count() as u64,
+            fault: self.shared.report.fault(),
+            unusable: unusable.iter().map(|(key, why)| format!("{key}: {why}")).collect(),
         }
     }
 }
@@ -110,82 +109,102 @@ impl Drop for EtcdStates {
     }
 }
 
-impl Exchange {
-    fn faults(&self) -> MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+impl Follower for Exchange {
+    const IS_AWAITED: bool = false;
 
-    async fn run(self: Arc<Self>) {
-        let mut history = History::new(self.folder.clone());
-        let mut retry = Retry::new(RECONNECT_MAX);
-        loop {
-            let began = Instant::now();
-            let Err(ended) = self.follow(&mut history).await;
-            self.states.set_connected(false);
-            if retry.is_lasting(began) {
-                self.breaks(ended.why());
-            }
-            retry.pause(began).await;
-        }
-    }
-
-    fn breaks(&self, why: &str) {
-        let mut faults = self.faults();
-        if faults.logged.is_new(why) {
-            tracing::error!(
-                "what other servers find out about health does not arrive; states stay unless this \
-                 server knows better: {why}"
-            );
-        }
-        faults.fault = Some(why.to_owned());
-    }
-
-    fn mends(&self) {
-        let mut faults = self.faults();
-        faults.logged.clear();
-        if faults.fault.take().is_some() {
-            let endpoint = self.link.connection.endpoint();
-            tracing::info!(endpoint, "states of health are exchanged with other servers again");
-        }
-    }
-
-    /// Follows etcd until that fails.
-    async fn follow(&self, history: &mut History) -> Result<Infallible, RequestError> {
-        let (connection, keys) = (&self.link.connection, &self.link.keys);
-        let (endpoint, _) = connection.client().await?;
-        let at = history.check(&self.link).await?;
-        let members = Mirror::start(connection, keys.members(), read_server).await?;
-        let mut round = Round {
-            members,
-            events: Events::start(connection, keys.states(), at + 1).await?,
-            life: None,
-            write_at: None,
-            sweep_at: Instant::now() + RECONNECT_MAX,
-            absent: HashMap::new(),
-        };
-        self.take_servers(&mut round);
-        self.states.write_all();
-        self.list(at).await?;
-        self.states.set_connected(true);
-        self.mends();
-        let Err(ended) = self.exchange(&mut round, history).await;
-        connection.leave(endpoint);
-        Err(ended)
-    }
-
-    async fn list(&self, at: i64) -> Result<(), RequestError> {
+    async fn list(&mut self, at: &Position, _: bool) -> Result<(), RequestError> {
+        let (link, shared) = (&self.link, &self.shared);
+        let mut members = BTreeMap::new();
+        let prefix = link.keys.members();
+        let each = |kv: &KeyValue| take_member(&mut members, &prefix, kv, EventType::Put);
+        pages(&link.connection, &prefix, at.revision, each).await?;
         let mut listed = HashSet::new();
-        self.faults().unusable.clear();
-        let prefix = self.link.keys.states();
-        let each = |kv: &KeyValue| listed.extend(self.take(kv, EventType::Put));
-        list::pages(&self.link.connection, &prefix, at, each).await?;
-        self.states.retain(&listed);
+        shared.unusable().clear();
+        let each = |kv: &KeyValue| listed.extend(shared.take(link, kv, EventType::Put));
+        shared.states.write_all();
+        pages(&link.connection, &link.keys.states(), at.revision, each).await?;
+        shared.states.retain(&listed);
+        shared.states.set_connected(true);
+        (self.members, self.write_at, self.absent) = (members, None, HashMap::new());
+        self.sweep_at = Instant::now() + RECONNECT_MAX;
+        self.set_vantages();
         Ok(())
     }
 
+    async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
+        let prefix = self.link.keys.members();
+        let mut is_of_members = false;
+        for event in message.events() {
+            let Some(kv) = event.kv() else { continue };
+            if kv.key().starts_with(prefix.as_bytes()) {
+                is_of_members = true;
+                take_member(&mut self.members, &prefix, kv, event.event_type());
+            } else {
+                self.shared.take(&self.link, kv, event.event_type());
+            }
+        }
+        if is_of_members {
+            self.set_vantages();
+        }
+        Ok(())
+    }
+
+    async fn due(&mut self) {
+        let now = Instant::now();
+        let is_idle = self.epoch.is_some() && self.write_at.is_none();
+        tokio::select! {
+            () = self.shared.states.pending_reports(), if is_idle => {
+                self.write_at = Some(now + STATES_BATCH);
+            }
+            () = sleep_until(self.write_at.unwrap_or(now)), if self.write_at.is_some() => {}
+            () = sleep_until(self.sweep_at) => {}
+        }
+    }
+
+    async fn work(&mut self) -> Result<bool, RequestError> {
+        let now = Instant::now();
+        if self.write_at.is_some_and(|at| at <= now) {
+            self.write_at = self.write().await?;
+        }
+        if self.sweep_at <= now {
+            self.sweep_at = now + STATES_SWEEP_INTERVAL;
+            self.sweep().await?;
+        }
+        Ok(false)
+    }
+
+    async fn ended(&mut self, _: &str, _: bool) {
+        self.shared.states.set_connected(false);
+    }
+}
+
+/// Takes in a key of a member that was listed or changed.
+fn take_member(
+    members: &mut BTreeMap<String, Server>,
+    prefix: &str,
+    kv: &KeyValue,
+    event: EventType,
+) {
+    let name = str::from_utf8(kv.key()).ok().and_then(|key| key.strip_prefix(prefix));
+    let Some(name) = name else { return };
+    match read_member(kv).filter(|_| event == EventType::Put) {
+        Some(member) => {
+            let probes = member.roles.iter().any(|role| role == ROLE);
+            let server = Server { epoch: kv.create_revision(), lease: kv.lease(), probes };
+            members.insert(name.to_owned(), server);
+        }
+        None => drop(members.remove(name)),
+    }
+}
+
+impl Shared {
+    fn unusable(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.unusable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Takes in a key that was listed or changed.
-    fn take(&self, kv: &KeyValue, event: EventType) -> Option<FindingKey> {
-        let Some((server, target)) = self.link.keys.read_state(kv.key()) else {
+    fn take(&self, link: &EtcdLink, kv: &KeyValue, event: EventType) -> Option<FindingKey> {
+        let Some((server, target)) = link.keys.read_state(kv.key()) else {
             self.note_unusable(kv.key(), "it is not the key of a server and its target", event);
             return None;
         };
@@ -194,15 +213,15 @@ impl Exchange {
                 Ok(finding) => Some(finding),
                 Err(why) => {
                     self.note_unusable(kv.key(), &why, event);
-                    self.states.take_in(server, &target, None);
+                    self.states.ingest(server, &target, None);
                     return None;
                 }
             },
             EventType::Delete => None,
         };
-        if self.states.take_in(server, &target, finding) {
+        if self.states.ingest(server, &target, finding) {
             let key = String::from_utf8_lossy(kv.key());
-            self.faults().unusable.remove(&*key);
+            self.unusable().remove(&*key);
         } else {
             self.note_unusable(kv.key(), "there are too many", event);
         }
@@ -211,133 +230,93 @@ impl Exchange {
 
     fn note_unusable(&self, key: &[u8], why: &str, event: EventType) {
         let key = String::from_utf8_lossy(key).into_owned();
-        let mut faults = self.faults();
+        let mut unusable = self.unusable();
         if event == EventType::Delete {
-            faults.unusable.remove(&key);
-        } else if faults.unusable.len() < UNUSABLE_STATES_MAX {
-            if faults.unusable.get(&key).is_none_or(|before| before != why) {
+            unusable.remove(&key);
+        } else if unusable.len() < UNUSABLE_STATES_MAX {
+            if unusable.get(&key).is_none_or(|before| before != why) {
                 tracing::error!("the key {key} in etcd is ignored: {why}");
             }
-            faults.unusable.insert(key, why.to_owned());
+            unusable.insert(key, why.to_owned());
         }
     }
+}
 
-    /// Takes in which servers probe.
-    fn take_servers(&self, round: &mut Round) {
-        let prefix = self.link.keys.members();
-        let name = |key: &[u8]| {
-            let key = str::from_utf8(key).ok()?;
-            key.strip_prefix(&prefix).map(str::to_owned)
-        };
-        let vantages = round.members.values.iter().filter(|(_, server)| server.probes);
-        let vantages = vantages.filter_map(|(key, server)| {
-            Some(Vantage::new(&name(key)?, server.life, self.own.is(server.lease)))
-        });
+impl Exchange {
+    /// Says which servers probe.
+    fn set_vantages(&mut self) {
+        let own = &self.link.server.1;
+        let vantages = self.members.iter().filter(|(_, server)| server.probes);
+        let vantages =
+            vantages.map(|(name, server)| Vantage::new(name, server.epoch, own.is(server.lease)));
         let vantages: Vec<_> = vantages.collect();
         let own = vantages.iter().find(|vantage| vantage.is_own);
-        round.life = own.map(|own| own.life);
-        self.states.set_vantages(vantages);
+        self.epoch = own.map(|own| own.epoch);
+        self.shared.states.set_vantages(vantages);
     }
 
-    async fn exchange(
-        &self,
-        round: &mut Round,
-        history: &mut History,
-    ) -> Result<Infallible, RequestError> {
-        loop {
-            let is_idle = round.life.is_some() && round.write_at.is_none();
-            let now = Instant::now();
-            tokio::select! {
-                changed = round.members.change() => {
-                    changed?;
-                    self.take_servers(round);
-                }
-                message = round.events.next() => {
-                    let message = message?;
-                    history.reached(&message);
-                    for event in message.events() {
-                        if let Some(kv) = event.kv() {
-                            self.take(kv, event.event_type());
-                        }
-                    }
-                }
-                () = self.states.said(), if is_idle => {
-                    round.write_at = Some(now + STATES_BATCH);
-                }
-                () = sleep_until(round.write_at.unwrap_or(now)), if round.write_at.is_some() => {
-                    round.write_at = self.write(round).await?;
-                }
-                () = sleep_until(round.sweep_at) => {
-                    round.sweep_at = Instant::now() + STATES_SWEEP_INTERVAL;
-                    self.sweep(round).await?;
-                }
-            }
-        }
-    }
-
-    /// Whether the key of this server is the one of this life.
-    fn is_member(&self, life: i64) -> Compare {
-        let key = self.link.keys.member(self.states.name());
-        Compare::create_revision(key, CompareOp::Equal, life)
+    /// Whether the key of this server is the one of this epoch.
+    fn is_member(&self, epoch: i64) -> Compare {
+        let key = self.link.keys.member(self.shared.states.name());
+        Compare::create_revision(key, CompareOp::Equal, epoch)
     }
 
     /// Writes a batch of what this server says. Returns when to write the next one.
-    async fn write(&self, round: &mut Round) -> Result<Option<Instant>, RequestError> {
-        let Some(life) = round.life else { return Ok(None) };
-        let said = self.states.take_said(OPS_MAX);
+    async fn write(&mut self) -> Result<Option<Instant>, RequestError> {
+        let Some(epoch) = self.epoch else { return Ok(None) };
+        let Shared { states, report, .. } = &*self.shared;
+        let pending = states.take_pending(OPS_MAX);
         let op = |(target, state): &(_, Option<_>)| {
-            let key = self.link.keys.state(self.states.name(), target);
+            let key = self.link.keys.state(states.name(), target);
             match state.clone() {
-                Some(state) => TxnOp::put(key, Finding { state, life }.encode(), None),
+                Some(state) => TxnOp::put(key, Finding { state, epoch }.encode(), None),
                 None => TxnOp::delete(key, None),
             }
         };
-        let ops: Vec<_> = said.iter().map(op).collect();
+        let ops: Vec<_> = pending.iter().map(op).collect();
         if ops.is_empty() {
             return Ok(None);
         }
         let is_full = ops.len() == OPS_MAX;
-        let txn = Txn::new().when([self.is_member(life)]).and_then(ops);
+        let txn = Txn::new().when([self.is_member(epoch)]).and_then(ops);
         let done = self.link.connection.transact(txn).await;
         if done.as_ref().is_ok_and(|done| done.succeeded()) {
-            self.mends();
+            report.follows(&self.link.connection.endpoint());
             return Ok(is_full.then(Instant::now));
         }
-        self.states.put_back(said);
+        states.put_back(pending);
         match done {
-            // Until a new life begins.
+            // Until a new epoch begins.
             Ok(_) => {
-                round.life = None;
+                self.epoch = None;
                 Ok(None)
             }
             Err(RequestError::NoSpace(why)) => {
-                self.breaks(&why);
+                report.breaks(&why);
                 Ok(Some(Instant::now() + NO_SPACE_PAUSE))
             }
             Err(error) => Err(error),
         }
     }
 
-    /// Deletes what no server stands for any more.
-    async fn sweep(&self, round: &mut Round) -> Result<(), RequestError> {
-        let Some(life) = round.life else { return Ok(()) };
-        let keys = &self.link.keys;
-        let is_member =
-            |name: &str| round.members.values.contains_key(keys.member(name).as_bytes());
+    /// Deletes what no server stands behind any more.
+    async fn sweep(&mut self) -> Result<(), RequestError> {
+        let Some(epoch) = self.epoch else { return Ok(()) };
+        let (states, keys) = (&self.shared.states, &self.link.keys);
         let mut by_server = BTreeMap::<Arc<str>, Vec<String>>::new();
-        for (server, target) in self.states.left_over(|name| !is_member(name)) {
+        for (server, target) in states.expired(|name| !self.members.contains_key(name)) {
             let key = keys.state(&server, &target);
             by_server.entry(server).or_default().push(key);
         }
-        round.absent.retain(|server, _| by_server.contains_key(server));
-        for (server, left) in by_server {
-            let since = *round.absent.entry(Arc::clone(&server)).or_insert_with(Instant::now);
-            let is_own = *server == **self.states.name();
+        self.absent.retain(|server, _| by_server.contains_key(server));
+        for (server, keys_left) in by_server {
+            let since = *self.absent.entry(Arc::clone(&server)).or_insert_with(Instant::now);
+            let is_own = *server == **states.name();
             if !is_own && since.elapsed() < STATES_KEPT {
                 continue;
             }
-            for some in left.chunks(OPS_MAX) {
-                let mut when = vec![self.is_member(life)];
+            for some in keys_left.chunks(OPS_MAX) {
+                let mut when = vec![self.is_member(epoch)];
                 if !is_own {
                     when.push(Compare::create_revision(keys.member(&server), CompareOp::Equal, 0));
                 }

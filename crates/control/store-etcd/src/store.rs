@@ -2,15 +2,16 @@
 use crate::EtcdSettings;
 use crate::commit::{self, Committed};
 use crate::connection::RequestError;
-use crate::follow::{Follower, Known};
+use crate::follow::{CommitFollower, Known};
 use crate::hold::{BatchHold, hold_off};
 use crate::keys::Head;
+use crate::keyspace::{FollowedKeys, History, Position};
 use crate::limits::{
     COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, REPLACE_MAX, REVISIONS_ADOPTED, WRITE_MAX,
 };
 use crate::list::{self, Listing};
 use crate::members::{EtcdFleet, Membership};
-use crate::replica::Replica;
+use crate::replica::{Origin, Replica};
 use crate::shared::Shared;
 use crate::staged;
 use crate::watch::EtcdWatch;
@@ -94,7 +95,7 @@ impl EtcdStore {
         let unread =
             |why: String| StoreError::Unreachable(format!("nothing is known of it: {why}"));
         // A small fleet is there at once; the writer asks again otherwise.
-        let runtime = &self.shared.runtime;
+        let runtime = &self.shared.link.runtime;
         let waited = runtime.block_on(async { timeout(FIRST_LIST_MAX, &mut running).await });
         match waited {
             Err(_) => {
@@ -120,10 +121,10 @@ impl EtcdStore {
     fn start_list(&self) -> FirstList {
         let (send, receive) = oneshot::channel();
         let (shared, path) = (Arc::clone(&self.shared), self.replica().list_path());
-        self.shared.runtime.spawn(async move {
-            let listed = list::read(&shared.connection, &shared.keys, &path).await;
+        self.shared.link.runtime.spawn(async move {
+            let listed = list::read(&shared.link.connection, &shared.link.keys, &path).await;
             // The receiver may be gone.
-            let _ = send.send(listed.map_err(|error| error.why()));
+            let _ = send.send(listed.map_err(|error| error.why().to_owned()));
         });
         receive
     }
@@ -177,10 +178,10 @@ impl EtcdStore {
     ) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let holding = hold_off(&shared, REPLACE_MAX);
-        let lease = shared.runtime.block_on(holding).map_err(store_error)?;
+        let lease = shared.link.runtime.block_on(holding).map_err(store_error)?;
         let replaced = replace(self);
         // Otherwise it expires.
-        let _ = shared.runtime.block_on(shared.connection.revoke(lease));
+        let _ = shared.link.runtime.block_on(shared.link.connection.revoke(lease));
         replaced
     }
 
@@ -200,7 +201,7 @@ impl EtcdStore {
         let left = || until.saturating_duration_since(Instant::now());
         let head = self.shared.head(left()).map_err(CommitError::Refused)?;
         let committing = commit::commit(&self.shared, commit, head, self.hold.is_held());
-        let runtime = &self.shared.runtime;
+        let runtime = &self.shared.link.runtime;
         match runtime.block_on(async { timeout(left(), committing).await }) {
             Ok(done) => done.map_err(commit_error),
             Err(_) => Err(CommitError::Unknown(StoreError::Unreachable(late()))),
@@ -210,9 +211,9 @@ impl EtcdStore {
     /// Reads everything from etcd.
     fn list(&self) -> Result<Listing, StoreError> {
         let path = self.replica().list_path();
-        let listing = list::read(&self.shared.connection, &self.shared.keys, &path);
-        let listing = self.shared.runtime.block_on(listing);
-        listing.map_err(|error| StoreError::Unreachable(error.why()))
+        let listing = list::read(&self.shared.link.connection, &self.shared.link.keys, &path);
+        let listing = self.shared.link.runtime.block_on(listing);
+        listing.map_err(|error| StoreError::Unreachable(error.why().to_owned()))
     }
 
     /// Replaces everything in etcd, and the replica, by a snapshot at this revision or above. An
@@ -233,10 +234,10 @@ impl EtcdStore {
         let (revision, snapshot) = restamped(from, revision.max(head.revision.next()), &before)?;
         let id = CommitId(fastrand::u128(..));
         let named = (id, head.revision, revision);
-        let adopted = TxnOp::put(self.shared.keys.adopted(), revision.to_string(), None);
+        let adopted = TxnOp::put(self.shared.link.keys.adopted(), revision.to_string(), None);
         let also = if is_adopted { vec![adopted] } else { Vec::new() };
         let replacing = commit::replace(&self.shared, (id, revision), head, &snapshot, also);
-        let runtime = &self.shared.runtime;
+        let runtime = &self.shared.link.runtime;
         let done = match runtime.block_on(replacing) {
             Err(RequestError::Unanswered(why)) => {
                 match runtime.block_on(commit::outcome(&self.shared, named)) {
@@ -315,7 +316,7 @@ pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result
     let Listing { file, origin, head, .. } = listing;
     let revision = head.revision;
     replica.replace(&file, origin).inspect_err(|why| {
-        shared.breaks(&format!("what was read from etcd cannot be stored: {why}"));
+        shared.report.breaks(&format!("what was read from etcd cannot be stored: {why}"));
     })?;
     shared.was_read();
     tracing::info!(%revision, "everything was read from etcd");
@@ -360,7 +361,7 @@ impl Store for EtcdStore {
             return Err(failed("only the outcome of the last commit is known"));
         };
         let looking = commit::outcome(&self.shared, last);
-        let runtime = &self.shared.runtime;
+        let runtime = &self.shared.link.runtime;
         let found = runtime.block_on(async { timeout(OUTCOME_MAX, looking).await });
         match found {
             Ok(Ok(Some(revision))) if self.replica().revision()? < revision => {
@@ -387,7 +388,16 @@ impl Store for EtcdStore {
         let (send, found) = channel(COMMITS_QUEUED);
         let list_path = self.replica().list_path();
         let shared = Arc::clone(&self.shared);
-        let follower = Follower {
+        let folder = self.replica().folder().to_owned();
+        let position =
+            |origin: &Origin| Position { cluster: origin.cluster.clone(), ..Position::default() };
+        let followed = FollowedKeys {
+            link: Arc::clone(&shared.link),
+            prefixes: vec![shared.link.keys.commits()],
+            history: History::new(&folder, known.origin.as_ref().map(position)),
+            report: Arc::clone(&shared.report),
+        };
+        let follower = CommitFollower {
             shared,
             known,
             list_path,
@@ -396,8 +406,8 @@ impl Store for EtcdStore {
             is_restored: false,
         };
         let shared = Arc::clone(&self.shared);
-        let runtime = &self.shared.runtime;
-        let mut tasks = vec![runtime.spawn(follower.run())];
+        let runtime = &self.shared.link.runtime;
+        let mut tasks = vec![runtime.spawn(followed.follow(follower))];
         if self.may_write {
             tasks.push(runtime.spawn(async move { staged::sweep(&shared).await }));
         }
@@ -419,8 +429,8 @@ impl Store for EtcdStore {
 
     fn latest(&mut self) -> Result<Revision, StoreError> {
         self.shared.head(WRITE_MAX)?;
-        let key = self.shared.keys.revision();
-        let found = self.shared.runtime.block_on(self.shared.connection.value(&key));
+        let key = self.shared.link.keys.revision();
+        let found = self.shared.link.runtime.block_on(self.shared.link.connection.value(&key));
         let head = Head::read(found.map_err(store_error)?.as_deref());
         let damaged = || StoreError::Unreachable("the newest revision in etcd is damaged".into());
         head.map(|head| head.revision).ok_or_else(damaged)
@@ -466,12 +476,12 @@ impl Store for EtcdStore {
     }
 
     fn open(&mut self) -> Result<(), StoreError> {
-        self.replica().open(&self.shared.keys, true)?;
+        self.replica().open(&self.shared.link.keys, true)?;
         self.fill()
     }
 
     fn open_now(&mut self) -> Result<(), StoreError> {
-        self.replica().open(&self.shared.keys, false)?;
+        self.replica().open(&self.shared.link.keys, false)?;
         self.fill()
     }
 

@@ -57,7 +57,7 @@ async fn serve(
     waiting: &mut Vec<Waiter>,
 ) -> Result<(), String> {
     let failed = |error: RequestError| error.why().to_owned();
-    let (connection, keys) = (&fleet.shared.connection, &fleet.shared.keys);
+    let (connection, keys) = (&fleet.shared.link.connection, &fleet.shared.link.keys);
     let (lease, key) = (fleet.lease()?, keys.wait(fleet.name()));
     let members = Mirror::start(connection, keys.members(), read_member);
     let mut members = members.await.map_err(failed)?;

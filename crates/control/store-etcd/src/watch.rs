@@ -50,7 +50,7 @@ impl EtcdWatch {
             Err(TryRecvError::Empty) if patience.is_zero() => return Ok(None),
             Err(TryRecvError::Empty) => (),
         }
-        let runtime = self.shared.runtime.clone();
+        let runtime = self.shared.link.runtime.clone();
         let received = async { timeout(patience, self.found.recv()).await };
         match runtime.block_on(received) {
             Ok(Some(found)) => Ok(Some(found)),
@@ -118,7 +118,7 @@ impl EtcdWatch {
                 self.pending = Some(commit);
                 let waker = Arc::clone(&self.waker);
                 self.tasks.retain(|task| !task.is_finished());
-                self.tasks.push(self.shared.runtime.spawn(async move {
+                self.tasks.push(self.shared.link.runtime.spawn(async move {
                     sleep(STORE_RETRY).await;
                     waker();
                 }));

@@ -70,20 +70,20 @@ fn most_servers_that_know_decide() {
 #[test]
 fn only_the_present_life_of_a_server_counts() {
     let states = FleetStates::new("own");
-    let live = |life| vec![Vantage::new("a", life, false)];
+    let live = |epoch| vec![Vantage::new("a", epoch, false)];
     let finds = || {
         let vantages = states.vantages();
         states.findings(&target(1), &vantages.iter().collect::<Vec<_>>()).len()
     };
     states.set_vantages(live(1));
-    assert!(states.take_in("a", &target(1), Some(Finding { state: down(""), life: 1 })));
+    assert!(states.ingest("a", &target(1), Some(Finding { state: down(""), epoch: 1 })));
     assert_eq!(finds(), 1);
     states.set_vantages(live(2));
-    assert_eq!(finds(), 0, "it has not probed in this life");
-    assert!(states.take_in("a", &target(1), Some(Finding { state: down(""), life: 2 })));
+    assert_eq!(finds(), 0, "it has not probed in this epoch");
+    assert!(states.ingest("a", &target(1), Some(Finding { state: down(""), epoch: 2 })));
     assert_eq!(finds(), 1);
     states.set_vantages(Vec::new());
-    assert_eq!(states.left_over(|server| server == "a"), [("a".into(), target(1))]);
+    assert_eq!(states.expired(|server| server == "a"), [("a".into(), target(1))]);
     states.retain(&HashSet::new());
     assert_eq!(states.count(), 0);
 }
@@ -91,34 +91,34 @@ fn only_the_present_life_of_a_server_counts() {
 #[test]
 fn what_a_server_says_counts_at_once_and_is_written_until_it_is_there() {
     let states = FleetStates::new("own");
-    let own = |life| vec![Vantage::new("own", life, true)];
+    let own = |epoch| vec![Vantage::new("own", epoch, true)];
     states.set_vantages(own(1));
     states.say(&target(1), Some(&state("up", 5)));
     let vantages = states.vantages();
     let all = vantages.iter().collect::<Vec<_>>();
     assert_eq!(states.findings(&target(1), &all), [("own".into(), state("up", 5))]);
-    let written = states.take_said(10);
+    let written = states.take_pending(10);
     assert_eq!(written, [(target(1), Some(state("up", 5)))]);
     states.put_back(written);
-    assert_eq!(states.take_said(10).len(), 1);
+    assert_eq!(states.take_pending(10).len(), 1);
 
     // What comes back from etcd is what was said, or is written again.
-    let said = |word, life| Some(Finding { state: state(word, 5), life });
-    states.take_in("own", &target(1), said("up", 1));
-    assert!(states.take_said(10).is_empty());
-    states.take_in("own", &target(1), said("down", 1));
+    let said = |word, epoch| Some(Finding { state: state(word, 5), epoch });
+    states.ingest("own", &target(1), said("up", 1));
+    assert!(states.take_pending(10).is_empty());
+    states.ingest("own", &target(1), said("down", 1));
     assert_eq!(states.findings(&target(1), &all), [("own".into(), state("up", 5))]);
-    assert_eq!(states.take_said(10).len(), 1);
-    states.take_in("own", &target(1), None);
-    assert_eq!(states.take_said(10).len(), 1);
+    assert_eq!(states.take_pending(10).len(), 1);
+    states.ingest("own", &target(1), None);
+    assert_eq!(states.take_pending(10).len(), 1);
 
-    // In a new life, all is said again.
+    // In a new epoch, all is said again.
     states.set_vantages(own(2));
-    assert_eq!(states.take_said(10).len(), 1);
+    assert_eq!(states.take_pending(10).len(), 1);
     states.say(&target(1), Some(&said_again()));
-    assert!(states.take_said(10).is_empty(), "another reason is no transition");
+    assert!(states.take_pending(10).is_empty(), "another reason is no transition");
     states.say(&target(1), None);
-    assert_eq!(states.take_said(10), [(target(1), None)]);
+    assert_eq!(states.take_pending(10), [(target(1), None)]);
 }
 
 fn said_again() -> TargetState {
@@ -127,7 +127,7 @@ fn said_again() -> TargetState {
 
 #[test]
 fn findings_round_trip_and_wrong_ones_say_why() {
-    let finding = Finding { state: down("refused"), life: 7 };
+    let finding = Finding { state: down("refused"), epoch: 7 };
     assert_eq!(Finding::decode(&finding.encode()), Ok(finding.clone()));
     let text = String::from_utf8(finding.encode()).unwrap();
     for (from, to, why) in [
@@ -148,11 +148,11 @@ fn findings_round_trip_and_wrong_ones_say_why() {
 #[test]
 fn number_of_findings_is_bounded() {
     let states = FleetStates::new("own");
-    let finding = || Some(Finding { state: state("up", 1), life: 1 });
+    let finding = || Some(Finding { state: state("up", 1), epoch: 1 });
     for number in 0..FINDINGS_MAX as u32 {
-        assert!(states.take_in("a", &target(number), finding()));
+        assert!(states.ingest("a", &target(number), finding()));
     }
-    assert!(!states.take_in("a", &target(FINDINGS_MAX as u32), finding()));
-    assert!(states.take_in("a", &target(1), None));
-    assert!(states.take_in("a", &target(FINDINGS_MAX as u32), finding()));
+    assert!(!states.ingest("a", &target(FINDINGS_MAX as u32), finding()));
+    assert!(states.ingest("a", &target(1), None));
+    assert!(states.ingest("a", &target(FINDINGS_MAX as u32), finding()));
 }

@@ -5,7 +5,7 @@ use crate::failure::{Cause, Failure};
 use crate::fleet::{self, Shared};
 use crate::limits::{BATCH_EVENTS_MAX, UNUSABLE_SHOWN};
 use crate::watch::StreamEvent;
-use documents::{Leader, LedMap, MapEvent, MapRequest, MapValue};
+use documents::{Leader, MapEvent, MapRequest, MapValue, ReplicatedMap};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -17,7 +17,7 @@ pub(super) enum Sharing {
     /// There is no fleet.
     Alone,
     Writes {
-        map: Arc<LedMap>,
+        map: Arc<ReplicatedMap>,
         requests: mpsc::Receiver<MapRequest>,
         leader: watch::Receiver<Leader>,
     },
@@ -36,7 +36,7 @@ impl Sharing {
         }
     }
 
-    pub(super) fn map(&self) -> Option<Arc<LedMap>> {
+    pub(super) fn map(&self) -> Option<Arc<ReplicatedMap>> {
         match self {
             Self::Writes { map, .. } => Some(Arc::clone(map)),
             _ => None,

@@ -1,50 +1,13 @@
 //! Follows the keys of a set: lists them, then watches; and saves the copy.
-use super::{CopyOrigin, FORMAT, LinkState, SharedSet, lock};
+use super::{CopyOrigin, FORMAT, SharedSet, lock};
 use crate::connection::RequestError;
-use crate::events::Events;
-use crate::keys::{Keys, check_format};
-use crate::limits::{RECONNECT_MAX, STORE_RETRY};
-use crate::list;
-use crate::replica;
-use crate::shared::Retry;
+use crate::keyspace::{Follower, Position, pages, set_back};
+use crate::limits::STORE_RETRY;
 use documents::{Content, Document, UnusableDocument, Value};
-use etcd_client::{EventType, GetOptions, KeyValue, WatchResponse};
+use etcd_client::{EventType, KeyValue, WatchResponse};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, sleep};
-
-/// Why a round ended.
-enum Ended {
-    Request(RequestError),
-    /// What is in etcd cannot be followed without an operator.
-    Refused(String),
-}
-
-impl From<RequestError> for Ended {
-    fn from(error: RequestError) -> Self {
-        Self::Request(error)
-    }
-}
-
-/// Follows etcd until it is aborted.
-pub async fn run(set: Arc<SharedSet>) {
-    let mut retry = Retry::new(RECONNECT_MAX);
-    loop {
-        let began = Instant::now();
-        let ended = set.follow().await;
-        let has_followed = *set.state.borrow() == LinkState::Following;
-        match ended {
-            // The next member may serve: writes wait for it.
-            Err(Ended::Request(_)) if has_followed => {
-                set.state.send_replace(LinkState::Connecting);
-            }
-            Err(Ended::Request(error)) => set.breaks(error.why()),
-            Err(Ended::Refused(why)) => set.breaks(&why),
-            Ok(()) => {}
-        }
-        retry.pause(began).await;
-    }
-}
+use tokio::time::sleep;
 
 /// Saves the copy after each change until it is aborted.
 pub async fn save(set: Arc<SharedSet>) {
@@ -83,91 +46,67 @@ pub async fn save(set: Arc<SharedSet>) {
     }
 }
 
-impl SharedSet {
-    fn breaks(&self, why: &str) {
-        let broken = LinkState::Broken(why.to_owned());
-        if lock(&self.logged).is_new(why) {
-            let name = self.kind.name;
-            tracing::error!(
-                "{name} in etcd are not followed; those of the copy of this server hold, and \
-                 changes are refused: {why}"
-            );
+/// Follows the keys of a set.
+pub struct SetFollower {
+    pub set: Arc<SharedSet>,
+    /// Everything is to be listed anew.
+    pub is_listed_anew: bool,
+}
+
+impl Follower for SetFollower {
+    const IS_AWAITED: bool = true;
+
+    /// Refuses also documents that are older than this server's: a revoked token must not come
+    /// back by a restored backup.
+    async fn list(&mut self, at: &Position, is_replaced: bool) -> Result<(), RequestError> {
+        let set = &self.set;
+        let mut content = Content { revision: at.revision, ..Content::default() };
+        let each = |kv: &KeyValue| set.take(&mut content, kv);
+        pages(&set.link.connection, &set.prefix, at.revision, each).await?;
+        if !is_replaced && !set.is_continued(&content) {
+            let what = format!("{} in etcd are older than those of this server", set.kind.name);
+            return Err(set_back(&what));
         }
-        self.state.send_replace(broken);
-        if self.content.borrow().fault.is_some() {
-            let name = self.kind.name;
+        let Position { cluster, adopted, .. } = at.clone();
+        let origin = CopyOrigin { cluster, prefix: set.prefix.clone(), adopted };
+        *lock(&set.origin) = Some(origin);
+        set.publish(content);
+        Ok(())
+    }
+
+    async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
+        self.set.apply(message);
+        Ok(())
+    }
+
+    async fn due(&mut self) {
+        self.set.relist.notified().await;
+        self.is_listed_anew = true;
+    }
+
+    async fn work(&mut self) -> Result<bool, RequestError> {
+        Ok(std::mem::take(&mut self.is_listed_anew))
+    }
+
+    async fn ended(&mut self, why: &str, _: bool) {
+        if self.set.report.fault().is_some() && self.set.content.borrow().fault.is_some() {
+            let name = self.set.kind.name;
             let unknown = Content::unknown(format!("{name} were not read from etcd yet: {why}"));
-            self.content.send_replace(Arc::new(unknown));
+            self.set.content.send_replace(Arc::new(unknown));
         }
     }
+}
 
-    async fn follow(&self) -> Result<(), Ended> {
-        let connection = &self.link.connection;
-        let (endpoint, _) = connection.client().await?;
-        let at = self.list().await?;
-        let before = self.state.send_replace(LinkState::Following);
-        lock(&self.logged).clear();
-        if let LinkState::Broken(_) = before {
-            let (name, endpoint) = (self.kind.name, connection.endpoint());
-            tracing::info!(endpoint, "{name} in etcd are followed again");
-        }
-        let ended = self.watch(at + 1).await;
-        connection.leave(endpoint);
-        ended
-    }
-
-    /// Takes in all documents. Returns the revision of etcd.
-    async fn list(&self) -> Result<i64, Ended> {
-        let (connection, keys) = (&self.link.connection, &self.link.keys);
-        let format = connection.get(keys.format(), GetOptions::new()).await?;
-        let header = format.header().ok_or_else(|| RequestError::Refused("no header".into()))?;
-        let (cluster, at) = (format!("{:x}", header.cluster_id()), header.revision());
-        check_format(format.kvs().first().map(KeyValue::value)).map_err(Ended::Refused)?;
-        let options = GetOptions::new().with_revision(at);
-        let adopted = connection.get(keys.adopted(), options).await?;
-        let adopted = Keys::read_adopted(&adopted);
-        let origin = CopyOrigin { cluster, prefix: self.prefix.clone(), adopted };
-        let mut content = Content { revision: at, ..Content::default() };
-        list::pages(connection, &self.prefix, at, |kv| self.take(&mut content, kv)).await?;
-        self.check_history(&origin, &content)?;
-        *lock(&self.origin) = Some(origin);
-        self.publish(content);
-        Ok(at)
-    }
-
-    /// Refuses another cluster, and what is older than this server's documents: a revoked token
-    /// must not come back by a restored backup.
-    fn check_history(&self, found: &CopyOrigin, content: &Content) -> Result<(), Ended> {
-        let known = lock(&self.origin).clone();
-        let Some(known) = known else { return Ok(()) };
-        let name = self.kind.name;
-        if found.cluster != known.cluster {
-            // An operator has accepted it for the records.
-            if replica::cluster_of(&self.folder).as_ref() == Some(&found.cluster) {
-                return Ok(());
-            }
-            return Err(Ended::Refused(format!(
-                "etcd is another cluster ({}) than the one that this server has a copy of ({}): \
-                 correct `[etcd] endpoints`, or accept it by `dunlin fleet adopt`",
-                found.cluster, known.cluster
-            )));
-        }
+impl SharedSet {
+    /// Whether each document is newer than what this server has, or the same.
+    fn is_continued(&self, content: &Content) -> bool {
         let before = Arc::clone(&self.content.borrow());
-        let is_known = |name: &String, revision: i64| {
+        let is_known = |(name, revision): (&String, i64)| {
             revision > before.revision || before.revision_of(name) == revision
         };
-        let documents = content.documents.iter();
-        let documents = documents.map(|(name, document)| (name, document.revision));
-        let unusable = content.unusable.iter().map(|(name, unusable)| (name, unusable.revision));
-        let is_continued = content.revision >= before.revision
-            && documents.chain(unusable).all(|(name, revision)| is_known(name, revision));
-        if found.adopted > known.adopted || (found.adopted == known.adopted && is_continued) {
-            return Ok(());
-        }
-        Err(Ended::Refused(format!(
-            "{name} in etcd are older than those of this server: etcd was set back. Accept that by \
-             `dunlin fleet adopt`"
-        )))
+        let documents = content.documents.iter().map(|(name, found)| (name, found.revision));
+        let unusable = content.unusable.iter().map(|(name, found)| (name, found.revision));
+        content.revision >= before.revision && documents.chain(unusable).all(is_known)
     }
 
     /// Adds a key to content.
@@ -195,18 +134,6 @@ impl SharedSet {
         for (name, found) in content.unusable.iter().filter(is_new) {
             let (prefix, why) = (&self.prefix, &found.why);
             tracing::error!("the key {prefix}{name} in etcd is ignored: {why}");
-        }
-    }
-
-    /// Takes in each change after a revision of etcd.
-    async fn watch(&self, from: i64) -> Result<(), Ended> {
-        let prefix = self.prefix.clone();
-        let mut events = Events::start(&self.link.connection, prefix, from).await?;
-        loop {
-            tokio::select! {
-                message = events.next() => self.apply(&message?),
-                () = self.relist.notified() => drop(self.list().await?),
-            }
         }
     }
 

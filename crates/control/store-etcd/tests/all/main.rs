@@ -2,7 +2,7 @@
 mod documents;
 mod fleet;
 mod kill;
-mod led;
+mod maps;
 mod members;
 mod node;
 mod rights;

@@ -18,7 +18,7 @@ struct Writer {
     node: Node,
     values: Values,
     map: Option<EtcdMap>,
-    shared: Arc<documents::LedMap>,
+    shared: Arc<documents::ReplicatedMap>,
     /// Answers wait while this is locked.
     held: Arc<Mutex<()>>,
     /// Questions so far.

@@ -53,7 +53,7 @@ pub struct Leader {
 
 /// The keys that changed and were not written, and who writes.
 #[derive(Debug)]
-pub struct LedMap {
+pub struct ReplicatedMap {
     changed: Mutex<HashSet<String>>,
     touched: Notify,
     ready: watch::Sender<bool>,
@@ -65,14 +65,14 @@ pub struct LedMap {
 #[derive(Debug)]
 pub struct MapWriter {
     /// The map.
-    pub map: Arc<LedMap>,
+    pub map: Arc<ReplicatedMap>,
     /// After an election, and when values can be written.
     pub requests: mpsc::Receiver<MapRequest>,
     /// Who writes.
     pub leader: watch::Receiver<Leader>,
 }
 
-impl LedMap {
+impl ReplicatedMap {
     /// A map, its writer, and where the task that writes asks.
     pub fn new() -> (Arc<Self>, MapWriter, mpsc::Sender<MapRequest>) {
         let (leader, leads) = watch::channel(Leader::default());
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn keys_are_taken_once_until_they_change_again() {
-        let (map, _writer, _ask) = LedMap::new();
+        let (map, _writer, _ask) = ReplicatedMap::new();
         map.touch(["a".into(), "b".into(), "a".into()]);
         let mut taken = map.take(10);
         taken.sort();
@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn writer_learns_who_leads_and_since_when() {
-        let (map, mut writer, _ask) = LedMap::new();
+        let (map, mut writer, _ask) = ReplicatedMap::new();
         let own = Leader { name: Some("a".into()), is_own: true, ..Leader::default() };
         map.set_leader(own.clone());
         assert!(writer.leader.has_changed().unwrap());

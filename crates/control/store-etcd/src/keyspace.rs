@@ -1,0 +1,188 @@
+//! The keyspace under the prefix: one way to follow keys of etcd.
+//!
+//! Whatever a server knows of etcd is followed by [`FollowedKeys`]: they read where etcd is, check
+//! that this continues the known history, list the keys at one revision, and watch them from there.
+//! After an error they begin again, with the next member of etcd. What the keys mean is up to each
+//! [`Follower`].
+mod history;
+mod report;
+
+pub use history::{History, Position, set_back};
+pub use report::{LinkReport, LinkState, LoggedCauses, Retry};
+
+use crate::EtcdSettings;
+use crate::connection::{Connection, RequestError};
+use crate::events::Events;
+use crate::keys::Keys;
+use crate::limits::{PAGE_KEYS, RECONNECT_MAX};
+use crate::members::OwnLease;
+use etcd_client::{KeyValue, WatchResponse};
+use std::convert::Infallible;
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::{io, thread};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// A connection to etcd, and the thread that runs the tasks of its users. Records have one, and
+/// all the rest has another: a revoked token must not wait for a full list of records.
+pub struct EtcdLink {
+    pub(crate) keys: Keys,
+    pub(crate) connection: Connection,
+    pub(crate) runtime: Handle,
+    /// The name of this server, and what tells it from another one.
+    pub(crate) server: (String, OwnLease),
+    /// Whether this server may write.
+    pub(crate) may_write: bool,
+    /// Ends the thread of the runtime.
+    _end: oneshot::Sender<()>,
+}
+
+impl EtcdLink {
+    /// Starts the thread of all but the records.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(settings: EtcdSettings) -> io::Result<Arc<Self>> {
+        Self::start_named(settings, "etcd-documents")
+    }
+
+    /// Starts a thread of this name.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub(crate) fn start_named(settings: EtcdSettings, name: &str) -> io::Result<Arc<Self>> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let (end, ended) = oneshot::channel::<()>();
+        let handle = runtime.handle().clone();
+        thread::Builder::new().name(name.into()).spawn(move || {
+            // It ends when the sender is dropped.
+            let _ = runtime.block_on(ended);
+        })?;
+        let (keys, may_write) = (Keys::new(&settings.prefix), settings.may_write);
+        let server = (settings.member.name.clone(), settings.own.clone());
+        let connection = Connection::new(settings);
+        Ok(Arc::new(Self { keys, connection, runtime: handle, server, may_write, _end: end }))
+    }
+}
+
+/// What follows keys of etcd.
+pub trait Follower: Send {
+    /// Whether clients wait for it: then each failed attempt is a fault. Otherwise a fault lasts.
+    const IS_AWAITED: bool;
+
+    /// Takes in everything, as it is at this position. `is_replaced`: there was nothing before, or
+    /// an operator has accepted that it does not continue that.
+    fn list(
+        &mut self,
+        at: &Position,
+        is_replaced: bool,
+    ) -> impl Future<Output = Result<(), RequestError>> + Send;
+
+    /// Takes in changes after that.
+    fn apply(
+        &mut self,
+        message: &WatchResponse,
+    ) -> impl Future<Output = Result<(), RequestError>> + Send;
+
+    /// Returns once it has something else to do. Nothing is lost if the future is dropped.
+    fn due(&mut self) -> impl Future<Output = ()> + Send {
+        pending()
+    }
+
+    /// Does what is due, at the begin of a watch and after each change, too. Returns whether
+    /// everything has to be listed anew.
+    fn work(&mut self) -> impl Future<Output = Result<bool, RequestError>> + Send {
+        async { Ok(false) }
+    }
+
+    /// The keys are followed no more. `is_new`: that is a fault of a cause that was not reported.
+    fn ended(&mut self, why: &str, is_new: bool) -> impl Future<Output = ()> + Send;
+}
+
+/// The keys that are followed.
+pub struct FollowedKeys {
+    pub link: Arc<EtcdLink>,
+    pub prefixes: Vec<String>,
+    /// What is known of their history.
+    pub history: History,
+    /// Where it is said whether they are followed.
+    pub report: Arc<LinkReport>,
+}
+
+impl FollowedKeys {
+    /// Follows them until it is aborted.
+    pub async fn follow<F: Follower>(mut self, mut follower: F) {
+        let mut retry = Retry::new(RECONNECT_MAX);
+        loop {
+            let began = Instant::now();
+            let Err(error) = self.follow_once(&mut follower).await;
+            let is_lasting = retry.is_lasting(began);
+            let is_new = self.report.ended(&error, is_lasting, F::IS_AWAITED);
+            follower.ended(error.why(), is_new).await;
+            retry.pause(began).await;
+        }
+    }
+
+    async fn follow_once<F: Follower>(
+        &mut self,
+        follower: &mut F,
+    ) -> Result<Infallible, RequestError> {
+        let link = Arc::clone(&self.link);
+        let (endpoint, _) = link.connection.client().await?;
+        let at = self.list(follower).await?;
+        let events = Events::start(&link.connection, &self.prefixes, at + 1).await?;
+        self.report.follows(&link.connection.endpoint());
+        let Err(ended) = self.watch(follower, events).await;
+        link.connection.leave(endpoint);
+        Err(ended)
+    }
+
+    /// Lists them, and returns the revision of etcd.
+    async fn list<F: Follower>(&mut self, follower: &mut F) -> Result<i64, RequestError> {
+        let at = Position::read(&self.link).await?;
+        self.history.check(&at)?;
+        follower.list(&at, self.history.is_replaced(&at)).await?;
+        let revision = at.revision;
+        self.history.join(at);
+        Ok(revision)
+    }
+
+    async fn watch<F: Follower>(
+        &mut self,
+        follower: &mut F,
+        mut events: Events,
+    ) -> Result<Infallible, RequestError> {
+        loop {
+            if follower.work().await? {
+                self.list(follower).await?;
+            }
+            tokio::select! {
+                message = events.next() => {
+                    let message = message?;
+                    self.history.reach(&message);
+                    follower.apply(&message).await?;
+                }
+                () = follower.due() => {}
+            }
+        }
+    }
+}
+
+/// Passes all keys of a prefix, which ends with a slash, at a revision of etcd to `each`.
+pub async fn pages(
+    connection: &Connection,
+    prefix: &str,
+    at: i64,
+    mut each: impl FnMut(&KeyValue),
+) -> Result<(), RequestError> {
+    let end = [prefix.trim_end_matches('/'), "0"].concat();
+    let (mut from, mut limit) = (prefix.as_bytes().to_vec(), PAGE_KEYS);
+    loop {
+        let page = connection.page((&from, end.as_bytes()), at, &mut limit).await?;
+        page.kvs().iter().for_each(&mut each);
+        let Some(last) = page.kvs().last().filter(|_| page.more()) else { return Ok(()) };
+        from = [last.key(), &[0]].concat();
+    }
+}

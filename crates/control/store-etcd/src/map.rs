@@ -1,0 +1,387 @@
+//! A map that one server at a time writes: the one that has the key `leaders/NAME`, under its lease
+//! as a member. Each write requires that this key is still the one of its election, so a writer
+//! that was stopped, and continues after another one was elected, writes nothing. No key of the map
+//! is under a lease.
+mod follow;
+
+use crate::EtcdLink;
+use crate::connection::RequestError;
+use crate::keyspace::{FollowedKeys, Follower, History, LinkReport, LoggedCauses, Position, pages};
+use crate::limits::{
+    MAP_BATCH, MAP_READY_GRACE, NO_SPACE_PAUSE, OPS_MAX, RECONNECT_MAX, TRANSACTION_BYTES_MAX,
+};
+use documents::{Leader, MapEvent, MapRequest, MapValue, MapWriter, ReplicatedMap};
+use etcd_client::{
+    Compare, CompareOp, EventType, GetOptions, KeyValue, PutOptions, Txn, TxnOp, WatchResponse,
+};
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep_until};
+
+/// The task of a map. Dropping it ends it.
+pub struct EtcdMap(JoinHandle<()>);
+
+impl EtcdMap {
+    /// Takes part in the elections of the server that writes the map of this name.
+    pub fn lead(link: &Arc<EtcdLink>, data_dir: &Path, name: &'static str) -> (Self, MapWriter) {
+        let (map, writer, ask) = ReplicatedMap::new();
+        let lost = format!("this server cannot write {name} for the fleet");
+        let again = format!("this server can write {name} for the fleet again");
+        let followed = FollowedKeys {
+            link: Arc::clone(link),
+            prefixes: vec![link.keys.leader(name)],
+            history: History::new(&crate::replica_folder(data_dir), None),
+            report: LinkReport::new(Some(lost), again),
+        };
+        let leadership = Leadership::new(link, name, map, ask);
+        (Self(link.runtime.spawn(followed.follow(leadership))), writer)
+    }
+
+    /// Follows the map of this name.
+    pub fn follow(
+        link: &Arc<EtcdLink>,
+        data_dir: &Path,
+        name: &'static str,
+    ) -> (Self, mpsc::Receiver<MapEvent>) {
+        let (events, receiver) = mpsc::channel(crate::limits::MAP_EVENTS_MAX);
+        let prefix = link.keys.documents(name);
+        let followed = FollowedKeys {
+            link: Arc::clone(link),
+            prefixes: vec![prefix.clone()],
+            history: History::new(&crate::replica_folder(data_dir), None),
+            // The source logs it.
+            report: LinkReport::new(None, String::new()),
+        };
+        let link = Arc::clone(link);
+        let runtime = link.runtime.clone();
+        let follower = follow::MapFollower { link, prefix, events, is_complete: false };
+        (Self(runtime.spawn(followed.follow(follower))), receiver)
+    }
+}
+
+impl Drop for EtcdMap {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// The key of an election.
+struct Elected {
+    server: String,
+    lease: i64,
+    /// The revision of etcd of the election.
+    epoch: i64,
+}
+
+/// This server as one that writes the map, or would.
+struct Leadership {
+    link: Arc<EtcdLink>,
+    map: Arc<ReplicatedMap>,
+    name: &'static str,
+    ask: mpsc::Sender<MapRequest>,
+    ready: watch::Receiver<bool>,
+    hasher: RandomState,
+    /// Who is elected.
+    elected: Option<Elected>,
+    /// The election of this server, and what etcd has: the hash of the value of each key.
+    term: Option<Term>,
+    /// When the next batch is written.
+    write_at: Option<Instant>,
+    /// Why etcd has taken no write.
+    unwritten: LoggedCauses,
+    /// Since when this server does not know all values.
+    unready: Option<Instant>,
+    /// When to look again whether this server can be elected.
+    look_at: Instant,
+}
+
+struct Term {
+    epoch: i64,
+    known: HashMap<String, u64>,
+    /// Whether etcd has, or had, all keys: before that, those that are there are not all.
+    is_complete: bool,
+}
+
+/// The key that says so. It has no slash, as keys of objects have.
+const COMPLETE: &str = "complete";
+
+impl Follower for Leadership {
+    const IS_AWAITED: bool = false;
+
+    async fn list(&mut self, at: &Position, _: bool) -> Result<(), RequestError> {
+        let options = GetOptions::new().with_revision(at.revision);
+        let got = self.link.connection.get(self.key(), options).await?;
+        self.take(got.kvs().first());
+        (self.term, self.write_at) = (None, None);
+        self.look_at = Instant::now();
+        Ok(())
+    }
+
+    async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
+        let key = self.key();
+        for event in message.events() {
+            let Some(kv) = event.kv().filter(|kv| kv.key() == key.as_bytes()) else { continue };
+            self.take(Some(kv).filter(|_| event.event_type() == EventType::Put));
+        }
+        Ok(())
+    }
+
+    async fn due(&mut self) {
+        let now = Instant::now();
+        let is_idle = self.term.is_some() && self.write_at.is_none();
+        tokio::select! {
+            // The sender is in `self`.
+            _ = self.ready.changed() => {}
+            () = self.map.touched(), if is_idle => self.write_at = Some(now + MAP_BATCH),
+            () = sleep_until(self.write_at.unwrap_or(now)), if self.write_at.is_some() => {}
+            () = sleep_until(self.look_at) => {}
+        }
+    }
+
+    async fn work(&mut self) -> Result<bool, RequestError> {
+        self.look().await?;
+        if self.write_at.is_some_and(|at| at <= Instant::now()) {
+            self.write_at = self.write().await?;
+        }
+        Ok(false)
+    }
+
+    /// It may lead still, and finds out.
+    async fn ended(&mut self, why: &str, _: bool) {
+        self.map.clear();
+        self.map.set_leader(Leader { fault: Some(why.to_owned()), ..Leader::default() });
+    }
+}
+
+impl Leadership {
+    fn new(
+        link: &Arc<EtcdLink>,
+        name: &'static str,
+        map: Arc<ReplicatedMap>,
+        ask: mpsc::Sender<MapRequest>,
+    ) -> Self {
+        Self {
+            link: Arc::clone(link),
+            ready: map.ready(),
+            map,
+            name,
+            ask,
+            hasher: RandomState::new(),
+            elected: None,
+            term: None,
+            write_at: None,
+            unwritten: LoggedCauses::default(),
+            unready: None,
+            look_at: Instant::now(),
+        }
+    }
+
+    fn key(&self) -> String {
+        self.link.keys.leader(self.name)
+    }
+
+    /// Takes in who is elected.
+    fn take(&mut self, found: Option<&KeyValue>) {
+        self.elected = found.map(|kv| {
+            let server = String::from_utf8_lossy(kv.value()).into_owned();
+            Elected { server, lease: kv.lease(), epoch: kv.create_revision() }
+        });
+    }
+
+    /// Acts on who is elected: tries to be, writes, or gives it up.
+    async fn look(&mut self) -> Result<(), RequestError> {
+        let (now, is_ready) = (Instant::now(), *self.ready.borrow_and_update());
+        self.unready = (!is_ready).then(|| self.unready.unwrap_or(now));
+        let (server, own_lease) = &self.link.server;
+        let own = self.elected.as_ref().filter(|elected| own_lease.is(elected.lease));
+        let term = self.term.as_ref().map(|term| term.epoch);
+        match (own.map(|own| own.epoch), term) {
+            (Some(own), Some(term)) if own == term => {
+                if self.unready.is_some_and(|since| now >= since + MAP_READY_GRACE) {
+                    tracing::warn!("{} of the fleet are left to another server", self.name);
+                    self.resign(term).await?;
+                }
+            }
+            (Some(epoch), _) => self.begin(epoch, server.clone()).await?,
+            (None, term) => {
+                if term.is_some() {
+                    tracing::warn!("this server writes {} for the fleet no more", self.name);
+                    (self.term, self.write_at) = (None, None);
+                    self.map.clear();
+                }
+                let name = self.elected.as_ref().map(|elected| elected.server.clone());
+                let is_free = name.is_none();
+                self.map.set_leader(Leader { name, ..Leader::default() });
+                if is_free && is_ready && now >= self.look_at {
+                    self.campaign().await?;
+                }
+            }
+        }
+        self.look_at = now + RECONNECT_MAX / 4;
+        Ok(())
+    }
+
+    /// This server was elected.
+    async fn begin(&mut self, epoch: i64, server: String) -> Result<(), RequestError> {
+        let (listed, is_complete) = self.listed().await?;
+        let hash = |(key, value): &(String, Vec<u8>)| {
+            let hash = self.hasher.hash_one(&value[..]);
+            (key.clone(), hash)
+        };
+        let known: HashMap<String, u64> = listed.iter().map(hash).collect();
+        self.map.clear();
+        // Those that have no value any more are deleted.
+        self.map.touch(known.keys().cloned());
+        self.term = Some(Term { epoch, known, is_complete });
+        tracing::info!("this server writes {} for the fleet", self.name);
+        self.map.set_leader(Leader { name: Some(server), is_own: true, ..Leader::default() });
+        self.send(MapRequest::Elected(is_complete.then_some(listed))).await;
+        Ok(())
+    }
+
+    /// Tries to be elected. The watch brings who is.
+    async fn campaign(&self) -> Result<(), RequestError> {
+        let (server, own_lease) = &self.link.server;
+        let Some(lease) = own_lease.get() else { return Ok(()) };
+        let (key, member) = (self.key(), self.link.keys.member(server));
+        let put = PutOptions::new().with_lease(lease);
+        let txn = Txn::new()
+            .when([
+                Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
+                // Another server may have the name.
+                Compare::lease(member, CompareOp::Equal, lease),
+            ])
+            .and_then([TxnOp::put(key, server.as_str(), Some(put))]);
+        self.link.connection.transact(txn).await.map(drop)
+    }
+
+    async fn resign(&self, epoch: i64) -> Result<(), RequestError> {
+        let txn =
+            Txn::new().when([self.is_elected(epoch)]).and_then([TxnOp::delete(self.key(), None)]);
+        self.link.connection.transact(txn).await.map(drop)
+    }
+
+    fn is_elected(&self, epoch: i64) -> Compare {
+        Compare::create_revision(self.key(), CompareOp::Equal, epoch)
+    }
+
+    /// Returns once the source has room. If the source has ended, so will this task be.
+    async fn send(&self, request: MapRequest) {
+        if self.ask.send(request).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// What etcd has, and whether that is all.
+    async fn listed(&self) -> Result<(Vec<(String, Vec<u8>)>, bool), RequestError> {
+        let (connection, prefix) = (&self.link.connection, self.link.keys.documents(self.name));
+        let got = connection.get(prefix.as_str(), GetOptions::new()).await?;
+        let at = got.header().map_or(0, |header| header.revision());
+        let (mut listed, mut is_complete) = (Vec::new(), false);
+        pages(connection, &prefix, at, |kv| {
+            let key = String::from_utf8_lossy(kv.key());
+            match key.strip_prefix(&prefix).unwrap_or(&key) {
+                COMPLETE => is_complete = true,
+                key => listed.push((key.to_owned(), kv.value().to_vec())),
+            }
+        })
+        .await?;
+        Ok((listed, is_complete))
+    }
+
+    /// Writes a batch of what changed. Returns when to write the next one.
+    async fn write(&mut self) -> Result<Option<Instant>, RequestError> {
+        let Some(epoch) = self.term.as_ref().map(|term| term.epoch) else { return Ok(None) };
+        let is_elected = self.is_elected(epoch);
+        let keys = self.map.take(OPS_MAX);
+        let is_full = keys.len() == OPS_MAX;
+        let (answer, values) = oneshot::channel();
+        self.send(MapRequest::Values { keys: keys.clone(), answer }).await;
+        let Ok(values) = values.await else {
+            // It does not want them to be written now.
+            self.map.touch(keys);
+            return Ok(Some(Instant::now() + RECONNECT_MAX / 2));
+        };
+        let Some(Term { known, is_complete, .. }) = &mut self.term else { return Ok(None) };
+        let hash = |value: &Vec<u8>| self.hasher.hash_one(&value[..]);
+        let is_new = |(key, value): &MapValue| known.get(key).copied() != value.as_ref().map(hash);
+        let changed: Vec<MapValue> = values.into_iter().filter(is_new).collect();
+        let prefix = self.link.keys.documents(self.name);
+        for part in parts(&changed) {
+            let op = |(key, value): &MapValue| {
+                let key = format!("{prefix}{key}");
+                match value {
+                    Some(value) => TxnOp::put(key, value.as_slice(), None),
+                    None => TxnOp::delete(key, None),
+                }
+            };
+            let ops: Vec<_> = part.iter().map(op).collect();
+            let txn = Txn::new().when([is_elected.clone()]).and_then(ops);
+            match self.link.connection.transact(txn).await {
+                Ok(done) if done.succeeded() => {
+                    self.map.note_write();
+                    self.unwritten.clear();
+                    for (key, value) in part {
+                        match value {
+                            Some(value) => known.insert(key.clone(), hash(value)),
+                            None => known.remove(key),
+                        };
+                    }
+                }
+                // Another server is elected, and the watch brings it.
+                Ok(_) => return Ok(None),
+                Err(RequestError::NoSpace(why)) => {
+                    if self.unwritten.is_new(&why) {
+                        tracing::error!("{} of the fleet are not written: {why}", self.name);
+                    }
+                    self.map.touch(keys);
+                    return Ok(Some(Instant::now() + NO_SPACE_PAUSE));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !*is_complete && self.map.is_clean() {
+            let key = format!("{prefix}{COMPLETE}");
+            let txn = Txn::new().when([is_elected.clone()]).and_then([TxnOp::put(key, "", None)]);
+            *is_complete = self.link.connection.transact(txn).await?.succeeded();
+        }
+        Ok(is_full.then(Instant::now))
+    }
+}
+
+/// The parts that fit transactions.
+fn parts(values: &[MapValue]) -> Vec<&[MapValue]> {
+    let len =
+        |(key, value): &(String, Option<Vec<u8>>)| key.len() + value.as_ref().map_or(0, Vec::len);
+    let (mut parts, mut from, mut bytes) = (Vec::new(), 0, 0);
+    for (at, value) in values.iter().enumerate() {
+        if at > from && bytes + len(value) > TRANSACTION_BYTES_MAX {
+            parts.push(&values[from..at]);
+            (from, bytes) = (at, 0);
+        }
+        bytes += len(value);
+    }
+    if from < values.len() {
+        parts.push(&values[from..]);
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_fit_transactions_and_leave_nothing_out() {
+        let value = |len: usize| ("k".to_owned(), Some(vec![0; len]));
+        let half = TRANSACTION_BYTES_MAX / 2;
+        let values = vec![value(half), value(half), value(1), value(3 * half), value(0)];
+        let lens: Vec<usize> = parts(&values).iter().map(|part| part.len()).collect();
+        assert_eq!(lens, [1, 2, 1, 1]);
+        assert!(parts(&[]).is_empty());
+    }
+}

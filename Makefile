@@ -71,10 +71,12 @@ lint: ## formatting, clippy, and the layers and promises of the crates
 	@cargo clippy --quiet --package dunlin --no-default-features --features demo -- -D warnings -D clippy::too_many_lines
 	@cargo test --quiet --package xtask
 
+# A comma in `or` would end an argument.
+architectures = amd64,arm64
 release: ## image, chart, Debian packages, bills of materials and checksums in OUT=target/packages for ARCHES=amd64,arm64, signed by KEY, named IMAGE
-	@scripts/require release $(or $(ARCHES),amd64,arm64)
+	@scripts/require release $(or $(ARCHES),$(architectures))
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$(committed)} DUNLIN_IMAGE=$(IMAGE) \
-	  cargo xtask release $(or $(OUT),target/packages) $(or $(ARCHES),amd64,arm64) $(KEY)
+	  cargo xtask release $(or $(OUT),target/packages) $(or $(ARCHES),$(architectures)) $(KEY)
 
 cluster: ## a Kubernetes API server on loopback until it is interrupted; prints KUBECONFIG
 	@scripts/require cluster

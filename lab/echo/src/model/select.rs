@@ -16,8 +16,7 @@ pub fn run(context: &ThreadContext) -> io::Result<()> {
     }
     while context.goes_on() {
         // The kernel writes to both what is left.
-        let mut patience =
-            libc::timeval { tv_sec: 0, tv_usec: PATIENCE.subsec_micros() as libc::suseconds_t };
+        let mut patience = libc::timeval { tv_sec: 0, tv_usec: PATIENCE.subsec_micros().into() };
         // SAFETY: zeros are an empty set, which has room for the descriptor, as checked above; set
         // and time are live, and the other two sets may be null.
         let count = unsafe {

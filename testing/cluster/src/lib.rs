@@ -19,6 +19,7 @@ mod servers;
 
 pub use binaries::{BINARIES, find};
 pub use client::Answer;
+pub use node::{Forward, NODE_NAME};
 pub use servers::{Cluster, Part};
 
 /// A result whose error is a sentence for the person who runs the test.

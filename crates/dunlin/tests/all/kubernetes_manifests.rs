@@ -40,7 +40,8 @@ fn secret_files() -> [(&'static str, String); 4] {
     let mut ca = CertificateParams::new(Vec::new()).expect("no names");
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     let ca = CertifiedIssuer::self_signed(ca, key()).expect("a CA");
-    let names = ["127.0.0.1", "dunlin-api.dunlin.svc"].map(String::from);
+    let mut names = vec!["127.0.0.1".to_owned(), "dunlin-api.dunlin.svc".to_owned()];
+    names.extend((0..3).map(|n| format!("etcd-{n}.etcd.dunlin.svc")));
     let own = key();
     let certificate = CertificateParams::new(names).expect("names").signed_by(&own, &ca);
     [

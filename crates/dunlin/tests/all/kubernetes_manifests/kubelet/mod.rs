@@ -4,11 +4,13 @@
 //! kubelet; the other parts of the cluster run on this machine. It has a kernel and control groups
 //! of its own: those of this machine stay as they are, and may be of version 1, which the kubelet
 //! refuses. Its CPUs are emulated, so times are longer than those of a node.
+mod fleet;
 mod images;
 
 use super::{chart, packaging};
 use cluster::{Cluster, objects};
 use cpu::CpuList;
+use fleet::Store;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Instant;
@@ -44,6 +46,8 @@ impl Real {
             look(&["get", "pods", "-A", "-o", "wide"]),
             look(&["get", "events", "-A", "--field-selector", "type!=Normal"]),
             look(&["logs", "-n", "kube-system", "-l", "app=dunlin-dns", "--tail=20"]),
+            look(&["logs", "-l", "app=dunlin", "--tail=20"]),
+            look(&["logs", "-n", "dunlin", "-l", "app=dunlin", "--tail=20"]),
         ]
         .concat()
     }
@@ -105,9 +109,10 @@ fn manifests_and_chart_bring_up_dns_beside_a_kubelet() {
     }
     let Some(cluster) = Cluster::start_for_kubelet_or_skip() else { return };
     let registry = images::serve(&folder);
+    let Some(store) = Store::start_or_skip(&folder) else { return };
     let mut real = Real { cluster, begin };
     real.say("the API server serves");
-    real.cluster.add_node(&registry).unwrap_or_else(|why| panic!("{why}"));
+    real.cluster.add_node(&registry, &store.forwards()).unwrap_or_else(|why| panic!("{why}"));
     real.say("the node is ready");
     real.cluster.create(&client());
     real.kubectl(&["wait", "--for=condition=Ready", "pod/client", "--timeout=300s"]);
@@ -116,6 +121,7 @@ fn manifests_and_chart_bring_up_dns_beside_a_kubelet() {
     by_chart(&real, &folder);
     by_kustomize(&real);
     by_single_file(&real);
+    fleet::by_fleet(&real, &store);
     keeps_its_cpus(&real);
 }
 

@@ -21,7 +21,7 @@ use hyper::StatusCode;
 use hyper::header::ETAG;
 use model::BrokenRule;
 use records::{
-    Batch, Edit, Pending, Policy, Precondition, Revision, SetKey, SetValue, SetWarning, View,
+    Batch, Edit, Policy, Precondition, Refused, Revision, SetKey, SetValue, SetWarning, View,
     WriteContext, WriteResult,
 };
 use serde::{Deserialize, Serialize};
@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 use utoipa::{IntoParams, ToSchema};
 use wire::{Name, NameBuf};
+use zone_manager::Answer;
 use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
 
 /// How long the request waits for an import, the reason for it, and what it accepts.
@@ -103,7 +104,7 @@ struct Import {
 
 /// A batch in progress.
 struct PendingBatch {
-    writing: Pending<WriteResult>,
+    writing: Answer<WriteResult, Refused>,
     /// The line of each edit.
     lines: Vec<u64>,
     records: u64,

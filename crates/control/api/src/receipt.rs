@@ -12,7 +12,7 @@ use hyper::header::ETAG;
 use model::BrokenRule;
 use records::limits::REASON_LEN_MAX;
 use records::{
-    Pending, Precondition, Revision, SetKey, SetWarning, View, WriteContext, WriteResult,
+    Precondition, Refused, Revision, SetKey, SetWarning, View, WriteContext, WriteResult,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use std::time::Instant;
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 use wire::NameBuf;
+use zone_manager::Answer;
 
 /// How long the request waits for a write, and the reason for it.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -168,7 +169,7 @@ impl Receipt {
 pub async fn receipt(
     state: &ApiState,
     caller: &Caller,
-    (origin, writing): (&NameBuf, Pending<WriteResult>),
+    (origin, writing): (&NameBuf, Answer<WriteResult, Refused>),
     wait: Option<Wait>,
     field: impl FnMut(usize, &str) -> String,
 ) -> Result<Receipt, Problem> {
@@ -186,7 +187,7 @@ pub async fn receipt(
 
 /// Waits until a write is on the disk.
 pub async fn written(
-    writing: Pending<WriteResult>,
+    writing: Answer<WriteResult, Refused>,
     field: impl FnMut(usize, &str) -> String,
 ) -> Result<WriteResult, Problem> {
     let Ok(written) = timeout(WRITE_TIME_MAX, writing).await else {

@@ -64,7 +64,7 @@ fn zone() -> Target {
 fn start() -> (ZonePublisher, UpdateSender, PublisherThread) {
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
     let (publisher, running) = ZonePublisher::start(Image::new(Arc::clone(&key))).expect("starts");
-    let updates = publisher.register(&SourceSettings {
+    let updates = publisher.start_source(SourceSettings {
         name: "bench".into(),
         kind: SourceKind::Store,
         lane: Lane::Normal,
@@ -74,7 +74,7 @@ fn start() -> (ZonePublisher, UpdateSender, PublisherThread) {
     let soa = [&b"\x02ns\0\x04root\0"[..], &[0; 20]].concat();
     loader.add(name("example.org.").as_name(), Rtype::SOA, 60, &soa, 0).expect("valid");
     loader.add(name("example.org.").as_name(), Rtype::NS, 60, b"\x02ns\0", 0).expect("valid");
-    publisher.wait(updates.put_zone(loader.finish().expect("a zone"))).expect("published");
+    updates.sync_zone(loader.finish().expect("a zone"), None).wait().expect("published");
     (publisher, updates, running)
 }
 

@@ -1,5 +1,6 @@
 //! The servers that share a store.
-use crate::{Pending, Revision};
+use crate::{Refused, Revision};
+use zone_manager::Answer;
 use zone_manager::status::{FleetStatus, Member};
 
 /// The servers that share a store, as one of them sees them.
@@ -8,10 +9,10 @@ pub trait Fleet: Send + Sync {
     fn serves(&self, revision: Revision);
 
     /// The living members, by name, as the shared store has them now.
-    fn members(&self) -> Pending<Vec<Member>>;
+    fn members(&self) -> Answer<Vec<Member>, Refused>;
 
     /// Answers once every living member serves a revision.
-    fn wait(&self, revision: Revision) -> Pending<()>;
+    fn wait(&self, revision: Revision) -> Answer<(), Refused>;
 
     /// The part of this server.
     fn status(&self) -> FleetStatus;

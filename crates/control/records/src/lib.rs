@@ -11,10 +11,7 @@ mod fleet;
 mod health;
 pub mod limits;
 mod lint;
-mod live;
 mod memory;
-mod ownership;
-mod pending;
 mod prepare;
 mod queue;
 mod read;
@@ -37,10 +34,8 @@ pub use model::{
     Choice, Edit, EditKind, InvalidEdit, MinUp, Policy, Precondition, Revision, SetKey, SetRules,
     SetValue, View,
 };
-pub use ownership::{SoleOwner, ZoneOwnership};
-pub use pending::{Pending, Promise, pending};
 pub use read::JournalPage;
-pub use service::{RecordService, ServiceThreads, SnapshotSource, StoreSettings, WRITER_THREAD};
+pub use service::{RecordService, ServiceThreads, SnapshotSource, StoreSource, WRITER_THREAD};
 pub use store::{
     Action, Commit, CommitError, CommitId, Deletion, JournalPart, PreparedWrite, RawSet, Reader,
     RestoreInfo, Store, StoreError, StoreSize, StoredZone, Watch, WatchLost, WatchWaker,

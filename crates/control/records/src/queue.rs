@@ -1,10 +1,10 @@
 //! The bounded queue of write requests.
 use crate::limits::{QUEUE_BYTES_MAX, QUEUE_EDITS_MAX, QUEUE_REQUESTS_MAX};
-use crate::pending::Promise;
 use crate::{Batch, Edit, Refused, SnapshotSource, WriteContext, WriteResult};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::NameBuf;
+use zone_manager::Promise;
 
 /// A change of one zone.
 #[derive(Clone, Debug)]
@@ -29,17 +29,17 @@ impl ZoneRequest {
 /// A request to the writer thread.
 pub enum WriteRequest {
     /// Change a zone.
-    Zone(Box<ZoneRequest>, Promise<WriteResult>),
+    Zone(Box<ZoneRequest>, Promise<WriteResult, Refused>),
     /// Accept what the shared store has.
-    Adopt(Promise<WriteResult>),
+    Adopt(Promise<WriteResult, Refused>),
     /// Restore everything from a snapshot.
-    Restore(Box<dyn SnapshotSource>, WriteContext, Promise<WriteResult>),
+    Restore(Box<dyn SnapshotSource>, WriteContext, Promise<WriteResult, Refused>),
     /// Determine the owners of zones again.
-    Settle(Promise<()>),
+    Settle(Promise<(), Refused>),
     /// Release the store's files.
-    Close(Promise<()>),
+    Close(Promise<(), Refused>),
     /// Open the store's files again.
-    Open(Promise<()>),
+    Open(Promise<(), Refused>),
 }
 
 impl WriteRequest {

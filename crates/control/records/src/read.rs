@@ -79,7 +79,7 @@ impl RecordService {
                 }
             })
         })?;
-        let mut origins = self.0.ownership.origins();
+        let mut origins = self.0.foreign_origins();
         if with_built_in {
             let image = self.0.publisher.image();
             let built_in = image.zones().filter(|zone| self.0.built_in(zone.origin()).is_some());
@@ -104,7 +104,7 @@ impl RecordService {
     /// One zone.
     pub fn zone(&self, origin: Name<'_>) -> Result<Option<ZoneInfo>, Refused> {
         // A failed store does not affect other zones (invariant I11).
-        if self.0.ownership.owner(origin).is_some() {
+        if self.0.foreign_owner(origin).is_some() {
             return Ok(Some(self.info(origin, None, Revision::NONE)));
         }
         let stored = self.read(|reader| reader.zone(origin))?;
@@ -131,13 +131,13 @@ impl RecordService {
 
     fn owner(&self, origin: Name<'_>, is_stored: bool) -> ZoneOwner {
         let otherwise = if is_stored { ZoneOwner::Store } else { ZoneOwner::BuiltIn };
-        self.0.ownership.owner(origin).unwrap_or(otherwise)
+        self.0.foreign_owner(origin).unwrap_or(otherwise)
     }
 
     /// The served zone if it is not the store's.
     fn foreign(&self, origin: Name<'_>) -> Result<Option<std::sync::Arc<Zone>>, Refused> {
         let is_stored = || self.read(|reader| Ok(reader.zone(origin)?.is_some()));
-        let owner = match self.0.ownership.owner(origin) {
+        let owner = match self.0.foreign_owner(origin) {
             Some(owner) => owner,
             None => self.owner(origin, is_stored()?),
         };

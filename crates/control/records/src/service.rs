@@ -1,10 +1,8 @@
 //! The record service: its interface and its thread.
 use crate::health::Health;
-use crate::live::LiveRevisions;
-use crate::ownership::ZoneOwnership;
-use crate::pending::{Pending, Promise, pending};
+use crate::limits::LIVE_WAITERS_MAX;
 use crate::queue::{QueueGuard, WriteQueue, WriteRequest, ZoneRequest};
-use crate::shared::{SharedService, refused};
+use crate::shared::{Published, SharedService, refused};
 use crate::writer::Writer;
 use crate::zone_list::ZoneList;
 use crate::{
@@ -15,8 +13,12 @@ use std::io::{self, Read, Seek};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use tokio::sync::watch;
 use wire::NameBuf;
-use zone_manager::{HoldPolicy, Lane, SourceKind, SourceSettings, ZonePublisher};
+use zone_manager::{
+    Answer, HoldPolicy, Lane, Promise, Source, SourceKind, SourceSettings, UpdateSender,
+    ZonePublisher, answer,
+};
 
 /// The name of the writer thread.
 pub const WRITER_THREAD: &str = "records";
@@ -26,8 +28,8 @@ pub trait SnapshotSource: Read + Seek + Send {}
 
 impl<S: Read + Seek + Send> SnapshotSource for S {}
 
-/// A store and how to open it.
-pub struct StoreSettings {
+/// A store and how to open it: the source of its zones.
+pub struct StoreSource {
     /// The store. It need not be open.
     pub store: Box<dyn Store>,
     /// Whether to wait for another process to release its files.
@@ -48,32 +50,24 @@ pub struct ServiceThreads {
     thread: Option<JoinHandle<()>>,
 }
 
-impl RecordService {
-    /// As [`RecordService::start_on`], for a store without a list that no other process uses.
-    ///
-    /// # Errors
-    /// A thread could not be started.
-    pub fn start(
-        publisher: ZonePublisher,
-        store: Box<dyn Store>,
-        ownership: Arc<dyn ZoneOwnership>,
-    ) -> io::Result<(Self, ServiceThreads)> {
-        let settings = StoreSettings { store, waits: false, list: None, may_write: true };
-        Self::start_on(publisher, settings, ownership)
+/// Opens the store, passes its zones to the zone manager, waits until they are published, and
+/// starts to take requests. A zone that cannot be read answers SERVFAIL (invariant I10). If the
+/// store cannot be opened, all listed zones do, and opening is retried.
+impl Source for StoreSource {
+    /// An error: the thread could not be started.
+    type Started = io::Result<(RecordService, ServiceThreads)>;
+
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            name: WRITER_THREAD.to_owned(),
+            kind: SourceKind::Store,
+            lane: Lane::Normal,
+            hold: HoldPolicy::Never,
+        }
     }
 
-    /// Opens a store, passes its zones to the zone manager, waits until they are published, and
-    /// starts to take requests. A zone that cannot be read answers SERVFAIL (invariant I10). If the
-    /// store cannot be opened, all listed zones do, and opening is retried.
-    ///
-    /// # Errors
-    /// A thread could not be started.
-    pub fn start_on(
-        publisher: ZonePublisher,
-        settings: StoreSettings,
-        ownership: Arc<dyn ZoneOwnership>,
-    ) -> io::Result<(Self, ServiceThreads)> {
-        let (shared, mut writer) = open(publisher, settings, ownership);
+    fn start(self, updates: UpdateSender) -> Self::Started {
+        let (shared, mut writer) = self.open(updates);
         let service = Arc::clone(&shared);
         let run = move || {
             let _taker = QueueGuard(&service.queue);
@@ -81,38 +75,81 @@ impl RecordService {
         };
         let thread = thread::Builder::new().name(WRITER_THREAD.into()).spawn(run)?;
         let serving = ServiceThreads { shared: Arc::clone(&shared), thread: Some(thread) };
-        Ok((Self(shared), serving))
+        Ok((RecordService(shared), serving))
+    }
+}
+
+impl StoreSource {
+    /// Opens the store and publishes its zones.
+    pub(crate) fn open(self, updates: UpdateSender) -> (Arc<SharedService>, Writer) {
+        let Self { store, waits, list, may_write } = self;
+        let shared = Arc::new(SharedService {
+            publisher: updates.publisher(),
+            reader: store.reader(),
+            queue: WriteQueue::default(),
+            published: watch::Sender::default(),
+            health: Health::default(),
+            fleet: store.fleet(),
+            may_write,
+        });
+        let mut writer = Writer::new(Arc::clone(&shared), updates, store, ZoneList::new(list));
+        writer.start(waits);
+        shared.publisher.wait(writer.published());
+        (shared, writer)
+    }
+}
+
+impl RecordService {
+    /// Starts a store without a list that no other process uses.
+    ///
+    /// # Errors
+    /// A thread could not be started.
+    pub fn start(
+        publisher: &ZonePublisher,
+        store: Box<dyn Store>,
+    ) -> io::Result<(Self, ServiceThreads)> {
+        publisher.start_source(StoreSource { store, waits: false, list: None, may_write: true })
     }
 
-    fn ask<T>(&self, request: impl FnOnce(Promise<T>) -> WriteRequest) -> Pending<T> {
-        let (promise, pending) = pending();
+    fn ask<T>(
+        &self,
+        request: impl FnOnce(Promise<T, Refused>) -> WriteRequest,
+    ) -> Answer<T, Refused> {
+        let (promise, answer) = answer();
         match self.0.queue.put(request(promise)) {
-            Ok(()) => pending,
-            Err(why) => Pending::answered(Err(why)),
+            Ok(()) => answer,
+            Err(why) => Answer::answered(Err(why)),
         }
     }
 
     /// As [`Self::ask`], for a write.
-    fn ask_write<T>(&self, request: impl FnOnce(Promise<T>) -> WriteRequest) -> Pending<T> {
+    fn ask_write<T>(
+        &self,
+        request: impl FnOnce(Promise<T, Refused>) -> WriteRequest,
+    ) -> Answer<T, Refused> {
         match self.0.may_write {
             true => self.ask(request),
-            false => Pending::answered(Err(Refused::ReadOnly)),
+            false => Answer::answered(Err(Refused::ReadOnly)),
         }
     }
 
     /// Writes a batch; answers once it is durable.
-    pub fn write(&self, batch: Batch) -> Pending<WriteResult> {
+    pub fn write(&self, batch: Batch) -> Answer<WriteResult, Refused> {
         self.ask_write(|promise| WriteRequest::Zone(Box::new(ZoneRequest::Write(batch)), promise))
     }
 
     /// Creates a zone from the edits of a batch, which need NS records. Adds an SOA if there is
     /// none. An existing zone with exactly this content stays as it is.
-    pub fn create_zone(&self, batch: Batch) -> Pending<WriteResult> {
+    pub fn create_zone(&self, batch: Batch) -> Answer<WriteResult, Refused> {
         self.ask_write(|promise| WriteRequest::Zone(Box::new(ZoneRequest::Create(batch)), promise))
     }
 
     /// Deletes a zone.
-    pub fn delete_zone(&self, zone: NameBuf, context: WriteContext) -> Pending<WriteResult> {
+    pub fn delete_zone(
+        &self,
+        zone: NameBuf,
+        context: WriteContext,
+    ) -> Answer<WriteResult, Refused> {
         self.ask_write(|promise| {
             WriteRequest::Zone(Box::new(ZoneRequest::Delete(zone, context)), promise)
         })
@@ -125,13 +162,13 @@ impl RecordService {
         &self,
         from: Box<dyn SnapshotSource>,
         context: WriteContext,
-    ) -> Pending<WriteResult> {
+    ) -> Answer<WriteResult, Refused> {
         self.ask_write(|promise| WriteRequest::Restore(from, context, promise))
     }
 
     /// Accepts what the shared store has, although it is older than what this server has, or
     /// another one.
-    pub fn adopt(&self) -> Pending<WriteResult> {
+    pub fn adopt(&self) -> Answer<WriteResult, Refused> {
         self.ask(WriteRequest::Adopt)
     }
 
@@ -169,17 +206,17 @@ impl RecordService {
 
     /// Determines the owners of zones again after the config has changed. Retries a failed store at
     /// once.
-    pub fn settle(&self) -> Pending<()> {
+    pub fn settle(&self) -> Answer<(), Refused> {
         self.ask(WriteRequest::Settle)
     }
 
     /// Releases the store's files for the new process of a hot restart. Refuses writes from now on.
-    pub fn close(&self) -> Pending<()> {
+    pub fn close(&self) -> Answer<(), Refused> {
         self.ask(WriteRequest::Close)
     }
 
     /// Opens the files again after the hot restart failed.
-    pub fn open(&self) -> Pending<()> {
+    pub fn open(&self) -> Answer<(), Refused> {
         self.ask(WriteRequest::Open)
     }
 
@@ -189,8 +226,25 @@ impl RecordService {
     }
 
     /// Answers once a revision is live on every worker; waits for it to be written.
-    pub fn wait_live(&self, revision: Revision) -> Pending<()> {
-        LiveRevisions::wait(&self.0, revision)
+    ///
+    /// # Errors
+    /// The service ends, or too many wait.
+    pub fn wait_live(
+        &self,
+        revision: Revision,
+    ) -> impl Future<Output = Result<(), Refused>> + Send + use<> {
+        let (shared, mut published) = (Arc::clone(&self.0), self.0.published.subscribe());
+        async move {
+            if shared.published.receiver_count() > LIVE_WAITERS_MAX {
+                return Err(Refused::Busy);
+            }
+            let is_over = |now: &Published| now.revision >= revision || now.has_ended;
+            let now = *published.wait_for(is_over).await.map_err(|_| Refused::Stopping)?;
+            if now.revision < revision {
+                return Err(Refused::Stopping);
+            }
+            Ok(shared.publisher.wait_live(now.sequence).await?)
+        }
     }
 
     /// Whether this server takes writes.
@@ -202,36 +256,6 @@ impl RecordService {
     pub fn fleet(&self) -> Option<&dyn Fleet> {
         self.0.fleet.as_deref()
     }
-}
-
-/// Opens a store and publishes its zones.
-pub(crate) fn open(
-    publisher: ZonePublisher,
-    StoreSettings { store, waits, list, may_write }: StoreSettings,
-    ownership: Arc<dyn ZoneOwnership>,
-) -> (Arc<SharedService>, Writer) {
-    let (reader, queue, fleet) = (store.reader(), WriteQueue::default(), store.fleet());
-    let (live, health) = (LiveRevisions::default(), Health::default());
-    let updates = publisher.register(&SourceSettings {
-        name: WRITER_THREAD.to_owned(),
-        kind: SourceKind::Store,
-        lane: Lane::Normal,
-        hold: HoldPolicy::Never,
-    });
-    let shared = Arc::new(SharedService {
-        publisher,
-        ownership,
-        reader,
-        queue,
-        live,
-        health,
-        fleet,
-        may_write,
-    });
-    let mut writer = Writer::new(Arc::clone(&shared), updates, store, ZoneList::new(list));
-    writer.start(waits);
-    shared.publisher.wait(writer.published());
-    (shared, writer)
 }
 
 impl ServiceThreads {
@@ -248,7 +272,7 @@ impl ServiceThreads {
             tracing::error!("the record service panicked; accepted writes are on disk");
         }
         // The writer ends first, so that waiters for its revisions are answered.
-        self.shared.live.end();
+        self.shared.published.send_modify(|published| published.has_ended = true);
     }
 }
 

@@ -1,21 +1,28 @@
 //! What the threads and handles of the record service share.
 use crate::health::Health;
-use crate::live::LiveRevisions;
-use crate::ownership::ZoneOwnership;
 use crate::queue::WriteQueue;
-use crate::{Fleet, Reader, Refused, StoreError};
+use crate::{Fleet, Reader, Refused, Revision, StoreError, ZoneOwner};
 use compile::Zone;
 use std::sync::Arc;
-use wire::Name;
-use zone_manager::ZonePublisher;
+use tokio::sync::watch;
+use wire::{Name, NameBuf};
+use zone_manager::{Sequence, SourceKind, ZonePublisher};
+
+/// What was passed to the zone manager last.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Published {
+    pub revision: Revision,
+    pub sequence: Sequence,
+    /// There will be nothing more.
+    pub has_ended: bool,
+}
 
 /// State shared by handles.
 pub(crate) struct SharedService {
     pub publisher: ZonePublisher,
-    pub ownership: Arc<dyn ZoneOwnership>,
     pub reader: Arc<dyn Reader>,
     pub queue: WriteQueue,
-    pub live: LiveRevisions,
+    pub published: watch::Sender<Published>,
     pub health: Health,
     pub fleet: Option<Arc<dyn Fleet>>,
     /// Whether writes are taken.
@@ -28,7 +35,20 @@ impl SharedService {
     pub fn built_in(&self, origin: Name<'_>) -> Option<Arc<Zone>> {
         let image = self.publisher.image();
         let is_hosts = || origin == Name::ROOT;
-        image.zone(origin).filter(|_| is_hosts() || self.ownership.is_built_in(origin)).cloned()
+        let is_built_in = || self.publisher.catalog().owner(origin) == Some(ZoneOwner::BuiltIn);
+        image.zone(origin).filter(|_| is_hosts() || is_built_in()).cloned()
+    }
+
+    /// The owner of a zone; `None`: it is the store's, built in, or of no source.
+    pub fn foreign_owner(&self, origin: Name<'_>) -> Option<ZoneOwner> {
+        let owner = self.publisher.catalog().owner(origin)?;
+        (!matches!(owner, ZoneOwner::Store | ZoneOwner::BuiltIn)).then_some(owner)
+    }
+
+    /// The origins of all zones with such an owner, in any order.
+    pub fn foreign_origins(&self) -> Vec<NameBuf> {
+        let kinds = [SourceKind::File, SourceKind::Kubernetes];
+        kinds.into_iter().flat_map(|kind| self.publisher.catalog().origins(kind)).collect()
     }
 }
 

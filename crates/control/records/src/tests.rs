@@ -19,7 +19,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use wire::{Name, NameBuf, Rtype};
-use zone_manager::{PublisherThread, ZonePublisher};
+use zone_manager::{
+    HoldPolicy, Lane, PublisherThread, SourceKind, SourceSettings, UpdateSender, ZonePublisher,
+    answer, block_on,
+};
 
 mod bulk;
 
@@ -27,31 +30,12 @@ fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
 }
 
-/// These zones have another owner.
-#[derive(Default)]
-struct FileZones(Mutex<Vec<NameBuf>>);
-
-impl ZoneOwnership for FileZones {
-    fn owner(&self, origin: Name<'_>) -> Option<ZoneOwner> {
-        let files = self.0.lock().unwrap();
-        let is_there = files.iter().any(|file| file.as_name() == origin);
-        is_there.then(|| ZoneOwner::File(PathBuf::from("/etc/dunlin/example.zone")))
-    }
-
-    fn is_built_in(&self, _: Name<'_>) -> bool {
-        false
-    }
-
-    fn origins(&self) -> Vec<NameBuf> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
 struct TestService {
     service: RecordService,
     publisher: ZonePublisher,
     store: MemoryStore,
-    files: Arc<FileZones>,
+    /// The source of zone files.
+    files: UpdateSender,
     _serving: ServiceThreads,
     _running: PublisherThread,
 }
@@ -62,17 +46,17 @@ fn scene(store: MemoryStore) -> TestService {
 
 /// As `scene`, with a wrapper of the store.
 fn scene_on(front: Box<dyn Store>, store: MemoryStore) -> TestService {
-    let opening = StoreSettings { store: front, waits: false, list: None, may_write: true };
+    let opening = StoreSource { store: front, waits: false, list: None, may_write: true };
     TestService { store, ..scene_opened(opening) }
 }
 
-fn scene_opened(opening: StoreSettings) -> TestService {
+fn scene_opened(opening: StoreSource) -> TestService {
     let key = HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5));
     let (publisher, running) = ZonePublisher::start(Image::new(Arc::new(key))).unwrap();
-    let files = Arc::new(FileZones::default());
-    let ownership: Arc<dyn ZoneOwnership> = files.clone();
-    let started = RecordService::start_on(publisher.clone(), opening, ownership);
-    let (service, serving) = started.unwrap();
+    let (kind, lane, hold) = (SourceKind::File, Lane::Normal, HoldPolicy::Never);
+    let files = SourceSettings { name: "files".into(), kind, lane, hold };
+    let files = publisher.start_source(files);
+    let (service, serving) = publisher.start_source(opening).unwrap();
     let store = MemoryStore::default();
     TestService { service, publisher, store, files, _serving: serving, _running: running }
 }
@@ -131,6 +115,18 @@ impl TestService {
         set.records().next().map(<[u8]>::to_vec)
     }
 
+    /// A file owns a zone from now on.
+    fn claim_by_file(&self, zone: &str) {
+        let claimed = self.files.claim(name(zone), Some("/etc/dunlin/example.zone".into()));
+        self.publisher.wait(claimed).unwrap();
+    }
+
+    /// Publishes a zone of a file.
+    fn publish_of_file(&self, zone: Zone) {
+        self.claim_by_file(&zone.origin().to_string());
+        self.files.sync_zone(zone, None).wait().unwrap();
+    }
+
     fn serial(&self) -> Option<u32> {
         self.publisher.image().zone(name("example.org.").as_name())?.serial()
     }
@@ -158,7 +154,7 @@ fn write_is_durable_served_and_readable() {
     assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
     let set = scene.service.set(&key("WWW.example.org.", Rtype::A)).unwrap().unwrap();
     assert_eq!((set.revision, set.value.ttl, set.value.data.len()), (revision, 60, 1));
-    scene.service.wait_live(revision).wait().unwrap();
+    block_on(scene.service.wait_live(revision)).unwrap();
     assert_eq!(scene.sets(), ["example.org. NS", "example.org. SOA", "www.example.org. A"]);
     assert_eq!(scene.service.revision().unwrap(), revision);
     // Another process on the same store serves the same.
@@ -328,7 +324,6 @@ fn foreign_zones_are_read_only_and_name_their_owner() {
     loader.add(name("www.example.org.").as_name(), Rtype::A, 60, &[10, 0, 0, 1], 0).unwrap();
     let zone = loader.finish().unwrap();
     scene.publish_of_file(zone);
-    scene.files.0.lock().unwrap().push(origin.clone());
     let refused = scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.1")]).unwrap_err();
     assert!(refused.to_string().contains("the file /etc/dunlin/example.zone"), "{refused}");
     assert!(matches!(scene.create("example.org."), Err(Refused::NotTheOwner { .. })));
@@ -347,12 +342,10 @@ fn foreign_zones_are_read_only_and_name_their_owner() {
 #[test]
 fn zone_moves_to_a_file_and_back() {
     let scene = with_zone();
-    scene.files.0.lock().unwrap().push(name("example.org."));
+    scene.claim_by_file("example.org.");
     scene.service.settle().wait().unwrap();
     assert!(matches!(scene.write(Vec::new()), Err(Refused::NotTheOwner { .. })));
-    // The file source removes it from the image at the end.
-    scene.file_source().remove_zone(name("example.org.").as_name());
-    scene.files.0.lock().unwrap().clear();
+    scene.publisher.wait(scene.files.remove_zone(name("example.org.").as_name())).unwrap();
     scene.service.settle().wait().unwrap();
     scene.write(vec![put("www.example.org.", Rtype::A, "10.0.0.1")]).unwrap();
     assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 1]));
@@ -470,8 +463,8 @@ fn stopping_service_wakes_all_waiters() {
     let written = service.write(batch("example.org.", Vec::new()));
     serving.stop();
     assert!(written.wait().is_ok(), "what waits is done first");
-    assert_eq!(waits.wait(), Err(Refused::Stopping));
-    assert_eq!(service.wait_live(Revision(99)).wait(), Err(Refused::Stopping));
+    assert_eq!(block_on(waits), Err(Refused::Stopping));
+    assert_eq!(block_on(service.wait_live(Revision(99))), Err(Refused::Stopping));
     assert!(matches!(
         service.write(batch("example.org.", Vec::new())).wait(),
         Err(Refused::Stopping)

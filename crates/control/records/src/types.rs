@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 use wire::{NameBuf, Rtype};
-use zone_manager::{Sequence, ZoneOwner};
+use zone_manager::{Sequence, Stopped, ZoneOwner};
 
 /// A set in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -273,6 +273,12 @@ pub enum Refused {
     NotShared,
     /// The server is stopping or in a hot restart: try again later.
     Stopping,
+}
+
+impl From<Stopped> for Refused {
+    fn from(Stopped: Stopped) -> Self {
+        Self::Stopping
+    }
 }
 
 impl fmt::Display for Refused {

@@ -8,8 +8,6 @@ mod simulation;
 
 use crate::limits::{GROUP_EDITS_MAX, RETRY_FIRST, ZONES_MAX};
 use crate::lint;
-use crate::live::LiveRevisions;
-use crate::pending::Promise;
 use crate::prepare;
 use crate::queue::{WriteRequest, ZoneRequest};
 use crate::serial::{SerialStamp, offset_after};
@@ -27,7 +25,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
 use wire::{Name, NameBuf};
-use zone_manager::{Sequence, UpdateSender};
+use zone_manager::{Promise, Sequence, UpdateSender};
 
 /// The state of the thread.
 pub struct Writer {
@@ -39,6 +37,8 @@ pub struct Writer {
     key: Arc<HashKey>,
     /// The last assigned revision.
     revision: Revision,
+    /// The last revision that the fleet is told of once it is live.
+    reported: Revision,
     /// The largest known revision while the store was never read.
     revision_known: Revision,
     /// Whether the heads were read from the store; otherwise they are the zones of the list.
@@ -78,6 +78,7 @@ impl Writer {
             heads: ZoneHeads::new(),
             key,
             revision: Revision::NONE,
+            reported: Revision::NONE,
             revision_known: Revision::NONE,
             is_loaded: false,
             is_unsure: false,
@@ -175,7 +176,7 @@ impl Writer {
     }
 
     /// Adds a change to the group. Answers it once it is durable, and a refusal at once.
-    fn take_zone(&mut self, request: ZoneRequest, promise: Promise<WriteResult>) {
+    fn take_zone(&mut self, request: ZoneRequest, promise: Promise<WriteResult, Refused>) {
         // Checking an unsure store can begin a watch.
         let again = (self.watch.is_some() || self.is_unsure).then(|| request.clone());
         let taken = match request {
@@ -195,7 +196,7 @@ impl Writer {
     /// Whether a zone can be written now.
     fn check(&mut self, origin: Name<'_>) -> Result<(), Refused> {
         self.make_sure()?;
-        match self.shared.ownership.owner(origin) {
+        match self.shared.foreign_owner(origin) {
             Some(owner) => Err(Refused::NotTheOwner { owner }),
             None => Ok(()),
         }
@@ -318,9 +319,20 @@ impl Writer {
 
     /// The sequence by which everything written so far is published, even if zones have another
     /// owner by now.
-    pub fn published(&self) -> Sequence {
-        let sequence = self.shared.publisher.last();
-        LiveRevisions::give(&self.shared, self.revision, sequence);
+    pub fn published(&mut self) -> Sequence {
+        let (sequence, revision) = (self.shared.publisher.last(), self.revision);
+        self.shared.published.send_modify(|published| {
+            (published.revision, published.sequence) = (revision, sequence);
+        });
+        let is_new = revision > self.reported && self.shared.health.read_refusal().is_none();
+        if let Some(fleet) = self.shared.fleet.clone().filter(|_| is_new) {
+            self.reported = revision;
+            self.shared.publisher.when_live(sequence, move |is_live| {
+                if is_live {
+                    fleet.serves(revision);
+                }
+            });
+        }
         sequence
     }
 
@@ -330,10 +342,13 @@ impl Writer {
         match self.heads.get_mut(at) {
             Some(head) => {
                 head.set_serial();
-                self.updates.put_zone(head.zone.clone())
+                // It cannot be refused: there is one store, and it is not judged.
+                drop(self.updates.sync_zone(head.zone.clone(), None));
             }
-            None => self.updates.remove_zone(origin),
-        };
+            None => {
+                self.updates.remove_zone(origin);
+            }
+        }
     }
 }
 

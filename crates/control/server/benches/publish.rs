@@ -215,8 +215,8 @@ fn start(names: u32) -> (ZonePublisher, UpdateSender, PublisherThread) {
     let (control, running) = ZonePublisher::start(image).expect("a thread");
     let (kind, lane, hold) = (SourceKind::Kubernetes, Lane::Normal, HoldPolicy::Never);
     let settings = SourceSettings { name: "bench".into(), kind, lane, hold };
-    let updates = control.register(&settings);
-    control.wait(updates.put_zone(zone)).expect("published");
+    let updates = control.start_source(settings);
+    updates.sync_zone(zone, None).wait().expect("published");
     (control, updates, running)
 }
 

@@ -2,8 +2,9 @@
 use crate::server::Server;
 use command_line::count;
 use wire::{Name, NameBuf};
+use zone_manager::Stopped;
 use zone_manager::command::AcceptedZone;
-use zone_manager::hold::{HeldZone, NotHeld};
+use zone_manager::hold::{Acceptance, HeldZone};
 use zone_manager::status::{HostsStatus, ZoneStatus};
 
 impl Server {
@@ -28,75 +29,66 @@ impl Server {
             if is_all && self.control.holds().held(&text).is_none() {
                 continue;
             }
-            let zone = match self.accept_hosts_file(&text).await {
-                Some(done) => done?,
-                None => match self.accept_content(&text).await {
-                    Some(zone) => zone,
-                    None => self.accept_file(&text).await?,
-                },
-            };
+            let zone = self.accept_one(&text).await?;
             accepted.push(zone);
         }
         Ok(accepted)
     }
 
-    /// Serves held content that the zone manager has, such as a list from Kubernetes.
-    async fn accept_content(&self, text: &str) -> Option<AcceptedZone> {
-        let name = NameBuf::from_text(text.as_bytes(), Name::ROOT).ok();
-        let zone = name.as_ref().map_or_else(|| text.to_owned(), key);
-        let held = self.control.accept(&zone).await.ok()??;
-        tracing::info!(
-            zone,
-            names_served = held.had,
-            names_held = held.has,
-            "held content accepted"
-        );
-        let image = self.control.image();
-        let serial = name.and_then(|name| image.zone(name.as_name())?.serial());
-        Some(AcceptedZone { zone, had: held.had, has: held.has, serial, waits: None })
-    }
-
-    /// Reads a held hosts file again; `None`: there is no hosts file of this name.
-    async fn accept_hosts_file(&self, text: &str) -> Option<Result<AcceptedZone, String>> {
-        let find = || self.zones.hosts().into_iter().find(|hosts| hosts.file == text);
-        find()?;
-        let Ok(held) = self.control.holds().accept(text) else {
-            let why = "is not held: `dunlin status` shows the zones and hosts files that are";
-            return Some(Err(format!("{text} {why}")));
+    /// Serves the held content of a zone, or of a hosts file, if its name is one.
+    async fn accept_one(&self, text: &str) -> Result<AcceptedZone, String> {
+        let is_hosts = self.zones.hosts().iter().any(|hosts| hosts.file == text);
+        let name = match is_hosts {
+            true => None,
+            false => Some(
+                NameBuf::from_text(text.as_bytes(), Name::ROOT)
+                    .map_err(|why| format!("{text:?} is not a name: {why}"))?,
+            ),
         };
-        tracing::info!(
-            file = text,
-            names_served = held.had,
-            names_in_file = held.has,
-            "held hosts file accepted: it is read again"
-        );
-        let load_id = self.zones.load_hosts(text.into());
-        self.zones.wait(load_id).await;
-        let HostsStatus { held: now, errors, .. } = find().unwrap_or_default();
-        let status = ZoneStatus { held: now, errors, ..ZoneStatus::default() };
-        Some(Ok(outcome(text.to_owned(), held, Some(status))))
+        let zone = name.as_ref().map_or_else(|| text.to_owned(), key);
+        match self.control.accept(&zone).await.map_err(|Stopped| Stopped.to_string())? {
+            Acceptance::Served(held) => {
+                let (names_served, names_held) = (held.had, held.has);
+                tracing::info!(zone, names_served, names_held, "held content accepted");
+                let image = self.control.image();
+                let serial = name.and_then(|name| image.zone(name.as_name())?.serial());
+                Ok(AcceptedZone { zone, had: held.had, has: held.has, serial, waits: None })
+            }
+            Acceptance::GiveAgain(held) => {
+                let (names_served, names_in_file) = (held.had, held.has);
+                tracing::info!(
+                    zone,
+                    names_served,
+                    names_in_file,
+                    "held content accepted: its file is read again"
+                );
+                let load_id = match name {
+                    Some(name) => self.zones.load(name),
+                    None => self.zones.load_hosts(text.into()),
+                };
+                self.zones.wait(load_id).await;
+                Ok(outcome(zone.clone(), held, self.file_status(&zone, is_hosts)))
+            }
+            Acceptance::NotHeld if is_hosts => Err(format!(
+                "{text} is not held: `dunlin status` shows the zones and hosts files that are"
+            )),
+            Acceptance::NotHeld if self.file_status(&zone, false).is_some() => {
+                Err(format!("{zone} is not held: `dunlin status` shows the zones that are"))
+            }
+            Acceptance::NotHeld => Err(format!(
+                "{zone} is no zone that is loaded from a file: `dunlin status --zones` lists those"
+            )),
+        }
     }
 
-    /// Reads the file of a held zone again.
-    async fn accept_file(&self, text: &str) -> Result<AcceptedZone, String> {
-        let name = NameBuf::from_text(text.as_bytes(), Name::ROOT)
-            .map_err(|why| format!("{text:?} is not a name: {why}"))?;
-        let key = key(&name);
-        let find = || self.zones.status().into_iter().find(|zone| zone.name == key);
-        if find().is_none() {
-            return Err(format!(
-                "{name} is no zone that is loaded from a file: `dunlin status --zones` lists those"
-            ));
+    /// The status of a zone that is loaded from a file, or of a hosts file as if it were one.
+    fn file_status(&self, zone: &str, is_hosts: bool) -> Option<ZoneStatus> {
+        if !is_hosts {
+            return self.zones.status().into_iter().find(|status| status.name == zone);
         }
-        let held = self.control.holds().accept(name.as_name()).map_err(|NotHeld| {
-            format!("{name} is not held: `dunlin status` shows the zones that are")
-        })?;
-        tracing::info!(zone = %name, names_served = held.had, names_in_file = held.has,
-            "held zone accepted: its file is read again");
-        let load_id = self.zones.load(name);
-        self.zones.wait(load_id).await;
-        let status = find();
-        Ok(outcome(key, held, status))
+        let hosts = self.zones.hosts().into_iter().find(|hosts| hosts.file == zone)?;
+        let HostsStatus { held, errors, .. } = hosts;
+        Some(ZoneStatus { held, errors, ..ZoneStatus::default() })
     }
 }
 

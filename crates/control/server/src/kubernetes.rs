@@ -6,7 +6,7 @@ use source_kube::client::Access;
 use source_kube::cluster::{Exposed, ObjectName};
 use source_kube::limits::Bounds;
 use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
-use source_kube::source::{self, FleetPart, Running, Settings};
+use source_kube::source::{self, FleetPart, KubernetesSource, Running, Settings};
 use std::io;
 use std::path::Path;
 use zone_manager::ZonePublisher;
@@ -62,7 +62,8 @@ pub fn start(
             (Some(map), Some(FleetPart::Follows(events)))
         }
     };
-    let source = source::start(settings(kubernetes, data_dir), part, manager)?;
+    let source = manager
+        .start_source(KubernetesSource { settings: settings(kubernetes, data_dir), fleet: part })?;
     Ok(Some(Kubernetes { source, _map: map }))
 }
 

@@ -3,11 +3,11 @@ use crate::etcd::{self, EtcdSettings, EtcdStore, OwnLease};
 use crate::resources::VERSION;
 use config::limits::MEMBER_NAME_LEN_MAX;
 use config::{Config, Etcd, Server, StoreKind};
-use records::{RecordService, ServiceThreads, Store, StoreSettings, StoreSize};
+use records::{RecordService, ServiceThreads, Store, StoreSize, StoreSource};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use store_redb::RedbStore;
 use zone_manager::ZonePublisher;
@@ -51,14 +51,13 @@ impl Stored {
                 (Box::new(store), etcd::replica_folder(folder))
             }
         };
-        let opening = StoreSettings {
+        let source = StoreSource {
             store,
             waits: is_hot_restart,
             list: Some(folder.join(records::ZONE_LIST)),
             may_write: *may_write,
         };
-        let (service, serving) =
-            RecordService::start_on(control.clone(), opening, Arc::new(control.clone()))?;
+        let (service, serving) = control.start_source(source)?;
         let files = store_redb::paths(&of_files);
         // The service logs why it cannot be used.
         if let Ok(StoreSize { revision, zones, sets }) = service.held() {

@@ -11,7 +11,8 @@ use filled::{origin, settings};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint, EventKind};
 use packet::{BURST_MAX, Packet, Transport};
-use source_kube::{saved, source};
+use source_kube::saved;
+use source_kube::source::KubernetesSource;
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -37,7 +38,9 @@ fn published() -> Image {
     let cluster = filled::cluster(SERVICES);
     saved::save(&folder, &["cluster.local.".to_owned()], &cluster).expect("it is saved");
     let (manager, thread) = filled::publisher();
-    let running = source::start(settings(&folder), None, &manager).expect("a thread");
+    let running = manager
+        .start_source(KubernetesSource { settings: settings(&folder), fleet: None })
+        .expect("a thread");
     let image = manager.image();
     drop(running);
     thread.stop();

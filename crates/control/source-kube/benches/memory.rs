@@ -8,7 +8,8 @@ mod filled;
 use filled::{ENDPOINTS, origin, settings};
 use image::{NODE_HEAD_LEN, Node, Tree, ZoneTable};
 use packet::View;
-use source_kube::{saved, source};
+use source_kube::saved;
+use source_kube::source::KubernetesSource;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -77,7 +78,9 @@ fn main() {
     let (before, resident_before) = (live(), resident());
     PEAK.store(before, Ordering::Relaxed);
     let clock = Instant::now();
-    let running = source::start(settings(&folder), None, &manager).expect("a thread");
+    let running = manager
+        .start_source(KubernetesSource { settings: settings(&folder), fleet: None })
+        .expect("a thread");
     let served = clock.elapsed();
     let peak = PEAK.load(Ordering::Relaxed) - before;
     std::thread::sleep(Duration::from_millis(500));

@@ -28,7 +28,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use zone_manager::{
-    CheckNames, HoldPolicy, Lane, SourceKind, SourceSettings, Stopped, ZonePublisher,
+    CheckNames, HoldPolicy, Lane, Source, SourceKind, SourceSettings, Stopped, UpdateSender,
 };
 
 /// The section `[kubernetes]` as the source needs it.
@@ -101,49 +101,59 @@ impl Drop for Running {
 /// The name of the thread.
 pub const THREAD: &str = "kubernetes";
 
-/// Serves the saved state at once, if there is one, and starts to watch the API server, or what
-/// another server of the fleet writes. `fleet`: `None` without a fleet.
-///
-/// # Errors
-/// The thread cannot be started.
-pub fn start(
-    settings: Settings,
-    fleet: Option<FleetPart>,
-    manager: &ZonePublisher,
-) -> std::io::Result<Running> {
-    let updates = manager.register(&SourceSettings {
-        name: "kubernetes".into(),
-        kind: SourceKind::Kubernetes,
-        lane: Lane::Normal,
-        hold: HoldPolicy::Until(settings.hold),
-    });
-    let status = SharedStatus::default();
-    let publisher = Publisher::new(updates, &settings);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let (stop, stopped) = oneshot::channel();
-    let (ready, is_ready) = std::sync::mpsc::channel();
-    let shared = status.clone();
-    let checks = manager.health().checks();
-    let run = move || {
-        let mut worker = Worker::new(settings, publisher, shared, checks);
-        let fleet = Sharing::new(fleet);
-        worker.map = fleet.map();
-        worker.follows = matches!(fleet, Sharing::Follows(..));
-        runtime.block_on(async {
-            worker.load().await;
-            // No thread waits any more if the server ends.
-            let _ = ready.send(());
-            tokio::select! {
-                _ = stopped => {}
-                Stopped = worker.run(fleet) => {}
-            }
-        });
-        worker.save();
-    };
-    let thread = std::thread::Builder::new().name(THREAD.into()).spawn(run)?;
-    // What was saved is served before the server listens.
-    let _ = is_ready.recv();
-    Ok(Running { stop: Some(stop), thread: Some(thread), status })
+/// The source: serves the saved state at once, if there is one, and watches the API server, or
+/// what another server of the fleet writes.
+#[derive(Debug)]
+pub struct KubernetesSource {
+    /// The section `[kubernetes]`.
+    pub settings: Settings,
+    /// `None`: there is no fleet.
+    pub fleet: Option<FleetPart>,
+}
+
+impl Source for KubernetesSource {
+    /// An error: the thread cannot be started.
+    type Started = std::io::Result<Running>;
+
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            name: THREAD.into(),
+            kind: SourceKind::Kubernetes,
+            lane: Lane::Normal,
+            hold: HoldPolicy::Until(self.settings.hold),
+        }
+    }
+
+    fn start(self, updates: UpdateSender) -> Self::Started {
+        let Self { settings, fleet } = self;
+        let status = SharedStatus::default();
+        let checks = updates.publisher().health().checks();
+        let publisher = Publisher::new(updates, &settings);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        let shared = status.clone();
+        let run = move || {
+            let mut worker = Worker::new(settings, publisher, shared, checks);
+            let fleet = Sharing::new(fleet);
+            worker.map = fleet.map();
+            worker.follows = matches!(fleet, Sharing::Follows(..));
+            runtime.block_on(async {
+                worker.load().await;
+                // No thread waits any more if the server ends.
+                let _ = ready.send(());
+                tokio::select! {
+                    _ = stopped => {}
+                    Stopped = worker.run(fleet) => {}
+                }
+            });
+            worker.save();
+        };
+        let thread = std::thread::Builder::new().name(THREAD.into()).spawn(run)?;
+        // What was saved is served before the server listens.
+        let _ = is_ready.recv();
+        Ok(Running { stop: Some(stop), thread: Some(thread), status })
+    }
 }
 
 /// An event of one of the streams.

@@ -8,7 +8,7 @@ use crate::limits::{
 use crate::shared::Shared;
 use crate::waits::{self, Waiter};
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
-use records::{Fleet, Pending, Refused, Revision, pending};
+use records::{Fleet, Refused, Revision};
 use std::convert::Infallible;
 use std::future;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -19,6 +19,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use zone_manager::status::{FleetStatus, Member};
+use zone_manager::{Answer, answer};
 
 /// How often to look whether etcd is followed.
 const FOLLOW_POLL: Duration = Duration::from_millis(50);
@@ -402,8 +403,8 @@ impl Fleet for EtcdFleet {
         self.served.send_replace(Some(revision));
     }
 
-    fn members(&self) -> Pending<Vec<Member>> {
-        let (promise, members) = pending();
+    fn members(&self) -> Answer<Vec<Member>, Refused> {
+        let (promise, members) = answer();
         let (shared, keys) = (Arc::clone(&self.shared), self.shared.link.keys.members());
         self.shared.link.runtime.spawn(async move {
             let read = read_members(&shared, keys).await;
@@ -412,8 +413,8 @@ impl Fleet for EtcdFleet {
         members
     }
 
-    fn wait(&self, revision: Revision) -> Pending<()> {
-        let (promise, served) = pending();
+    fn wait(&self, revision: Revision) -> Answer<(), Refused> {
+        let (promise, served) = answer();
         let waiter = Waiter { revision, until: Instant::now() + FLEET_WAIT_MAX, promise };
         let sent = match &*self.waits() {
             Some(waits) => waits.try_send(waiter),

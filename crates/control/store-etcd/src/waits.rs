@@ -4,12 +4,13 @@ use crate::events::Mirror;
 use crate::limits::WAIT_KEPT;
 use crate::members::{EtcdFleet, read_member};
 use etcd_client::{PutOptions, Txn, TxnOp};
-use records::{Promise, Refused, Revision};
+use records::{Refused, Revision};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, sleep, sleep_until};
+use zone_manager::Promise;
 use zone_manager::status::Member;
 
 /// How long to wait before etcd is asked again.
@@ -20,7 +21,7 @@ pub struct Waiter {
     pub revision: Revision,
     /// When it gets an error.
     pub until: Instant,
-    pub promise: Promise<()>,
+    pub promise: Promise<(), Refused>,
 }
 
 /// Answers clients until no more can come.

@@ -13,7 +13,7 @@
 //! than the clock.
 use image::{HASH_KEY_WORDS, HashKey};
 use records::{
-    Batch, Edit, Pending, Policy, RecordService, ServiceThreads, SetValue, SoleOwner, WriteContext,
+    Batch, Edit, Policy, RecordService, Refused, ServiceThreads, SetValue, WriteContext,
     WriteResult,
 };
 use std::collections::VecDeque;
@@ -27,7 +27,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
-use zone_manager::{PublisherThread, ZonePublisher};
+use zone_manager::{Answer, PublisherThread, ZonePublisher};
 
 const MILLION: u32 = 1_000_000;
 const WRITERS: u32 = 64;
@@ -249,8 +249,7 @@ impl Server {
         let key = HashKey::new(std::array::from_fn::<_, HASH_KEY_WORDS, _>(|n| n as u64 * 77 + 5));
         let image = compile::Image::new(Arc::new(key));
         let (control, running) = ZonePublisher::start(image).expect("a thread");
-        let (service, serving) =
-            RecordService::start(control.clone(), store, Arc::new(SoleOwner)).expect("threads");
+        let (service, serving) = RecordService::start(&control, store).expect("threads");
         Self { service, control, serving, running }
     }
 
@@ -269,7 +268,7 @@ impl Server {
         self.running.stop();
     }
 
-    fn write(&self, edits: Vec<Edit>) -> Pending<WriteResult> {
+    fn write(&self, edits: Vec<Edit>) -> Answer<WriteResult, Refused> {
         self.service.write(batch(edits))
     }
 

@@ -19,43 +19,55 @@ impl fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-/// An answer that comes later; a task can await it, or a thread wait for it. Dropping it does not
-/// cancel the request.
+/// An answer that comes later, or why there is none; a task can await it, or a thread wait for it.
+/// Dropping it does not cancel the request.
 #[must_use = "the answer says what was refused"]
-pub struct Answer<T>(oneshot::Receiver<T>);
+pub struct Answer<T, E = Stopped>(oneshot::Receiver<Result<T, E>>);
 
 /// Gives the answer, once. Dropping it answers [`Stopped`].
-pub struct Promise<T>(oneshot::Sender<T>);
+pub struct Promise<T, E = Stopped>(oneshot::Sender<Result<T, E>>);
 
 /// An answer, and what gives it.
-pub fn answer<T>() -> (Promise<T>, Answer<T>) {
+pub fn answer<T, E>() -> (Promise<T, E>, Answer<T, E>) {
     let (sender, receiver) = oneshot::channel();
     (Promise(sender), Answer(receiver))
 }
 
-impl<T> Promise<T> {
+impl<T, E> Promise<T, E> {
     /// Gives the answer.
     pub fn give(self, answer: T) {
+        self.answer(Ok(answer));
+    }
+
+    /// Gives the answer, or says why there is none.
+    pub fn answer(self, answer: Result<T, E>) {
         // The requester may not wait for it.
         let _ = self.0.send(answer);
     }
 }
 
-impl<T> Answer<T> {
+impl<T, E: From<Stopped>> Answer<T, E> {
+    /// An immediate answer.
+    pub fn answered(answer: Result<T, E>) -> Self {
+        let (promise, later) = self::answer();
+        promise.answer(answer);
+        later
+    }
+
     /// Blocks this thread until the answer.
     ///
     /// # Errors
-    /// The zone manager ended before.
-    pub fn wait(self) -> Result<T, Stopped> {
+    /// The reason of a refusal, or the answerer ended before.
+    pub fn wait(self) -> Result<T, E> {
         block_on(self)
     }
 }
 
-impl<T> Future for Answer<T> {
-    type Output = Result<T, Stopped>;
+impl<T, E: From<Stopped>> Future for Answer<T, E> {
+    type Output = Result<T, E>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.0).poll(cx).map_err(|_| Stopped)
+        Pin::new(&mut self.0).poll(cx).map(|given| given.unwrap_or_else(|_| Err(E::from(Stopped))))
     }
 }
 
@@ -69,7 +81,7 @@ impl Wake for ThreadWaker {
 }
 
 /// Blocks this thread until a future is ready. The future must not need a runtime.
-pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+pub fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let (mut cx, mut future) = (Context::from_waker(&waker), pin!(future));
     loop {

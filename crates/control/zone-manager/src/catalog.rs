@@ -26,6 +26,15 @@ pub(crate) struct Content {
     pub held: Option<Arc<Zone>>,
     /// When the held content is served without an operator.
     pub until: Option<Instant>,
+    /// The file of a layer.
+    pub file: Option<PathBuf>,
+}
+
+impl Content {
+    /// With this to be served, and nothing held.
+    pub fn with(self, zone: Arc<Zone>) -> Self {
+        Self { served: Some(zone), held: None, until: None, ..self }
+    }
 }
 
 /// A source's claim of a zone.
@@ -176,6 +185,21 @@ impl CatalogState {
         (Reverse(self.sources[source.0].kind), source, number)
     }
 
+    /// Replaces the files of a source's layers; returns those that are gone.
+    pub fn set_layers(&mut self, source: SourceId, files: Vec<PathBuf>) -> Vec<PathBuf> {
+        let (mut known, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.layers).into_iter().partition(|(key, _)| key.1 == source);
+        self.layers = others;
+        for (number, file) in (0..).zip(files) {
+            let at = known.iter().find(|(_, content)| content.file.as_ref() == Some(&file));
+            let content = at.map(|(key, _)| *key).and_then(|key| known.remove(&key));
+            let new = || Content { file: Some(file), ..Content::default() };
+            let key = self.layer_key(source, number);
+            self.layers.insert(key, content.unwrap_or_else(new));
+        }
+        known.into_values().filter_map(|content| content.file).collect()
+    }
+
     /// The content of a target that is served for a source.
     pub fn content(&mut self, source: SourceId, target: &Target) -> Option<Arc<Zone>> {
         match target {
@@ -195,12 +219,18 @@ impl CatalogState {
     }
 
     /// How a target is called in the list of holds, and by who accepts it: a zone by its name, a
-    /// layer by that of its source, in the form of a name.
+    /// layer by its file, or by the name of its source in the form of a name.
     pub fn hold_key(&self, source: SourceId, target: &Target) -> String {
         match target {
             Target::Zone(origin) => origin.to_string().to_ascii_lowercase(),
             Target::Layer(number) => {
-                format!("{}/{number}.", self.sources[source.0].name).to_ascii_lowercase()
+                let layer = self.layers.get(&self.layer_key(source, *number));
+                match layer.and_then(|content| content.file.as_ref()) {
+                    Some(file) => file.display().to_string(),
+                    None => {
+                        format!("{}/{number}.", self.sources[source.0].name).to_ascii_lowercase()
+                    }
+                }
             }
         }
     }

@@ -115,8 +115,7 @@ impl<'s> Epoch<'s> {
                 return Ok(Synced { refused, outcome, sequence });
             }
         };
-        let (sequence, answer) = sender.sync(target, zone);
-        Ok(Synced { refused, outcome: answer.await?, sequence })
+        Ok(Synced { refused, ..sender.sync_list(target, zone).await? })
     }
 
     /// As [`Epoch::commit`], blocks this thread.

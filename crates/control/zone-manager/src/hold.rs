@@ -6,8 +6,8 @@
 //! a config. Held content is not used until an operator accepts it (`dunlin zones accept ZONE`,
 //! `dunlin reload --accept`, `--accept-loss`).
 //!
-//! A hold of a zone stores two counts, not the content; the source reads its content again after it
-//! was accepted.
+//! A hold of a file's zone stores two counts, not the content; its source reads the file again after
+//! it was accepted.
 use crate::limits::LOSS_MIN;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,6 +38,18 @@ pub struct Evidence {
     pub has: u64,
 }
 
+impl Evidence {
+    /// Of what is listed or sent, item by item, where `had` items are in use.
+    pub fn listed(had: u64, has: u64) -> Self {
+        Self { arrival: Arrival::InPlace, is_cut: false, had: Some(had), has }
+    }
+
+    /// Whether more than half of the items are lost, and at least [`LOSS_MIN`].
+    pub fn lost_most(&self) -> bool {
+        self.had.is_some_and(|had| is_loss(had, self.has))
+    }
+}
+
 /// What becomes of new content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -57,8 +69,8 @@ pub enum Verdict {
 /// | lost more than half of its items, and at least [`LOSS_MIN`] | (cannot be) | warn | hold |
 /// | does not end with a newline | warn | warn | hold |
 pub fn judge(evidence: &Evidence) -> Verdict {
-    let Evidence { arrival, is_cut, had, has } = *evidence;
-    let is_doubted = is_cut || had.is_some_and(|had| is_loss(had, has));
+    let Evidence { arrival, is_cut, had, .. } = *evidence;
+    let is_doubted = is_cut || evidence.lost_most();
     match (arrival, had) {
         _ if !is_doubted => Verdict::Believe,
         (Arrival::Whole, _) | (Arrival::InPlace, None) => Verdict::Warn,
@@ -93,7 +105,7 @@ impl HeldZone {
 
 /// Whether the change from `had` to `has` names is a loss of more than half, and at least
 /// [`LOSS_MIN`].
-pub fn is_loss(had: u64, has: u64) -> bool {
+fn is_loss(had: u64, has: u64) -> bool {
     let lost = had.saturating_sub(has);
     lost >= LOSS_MIN && lost > had / 2
 }
@@ -109,14 +121,21 @@ struct HoldEntry {
     accepted: Option<u64>,
 }
 
-/// The zone has no held content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotHeld;
+/// What became of the acceptance of held content.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Acceptance {
+    /// It is served.
+    Served(HeldZone),
+    /// It is served once its source gives it again.
+    GiveAgain(HeldZone),
+    /// There is no held content of this name.
+    NotHeld,
+}
 
 impl HeldZones {
     /// Decides about new content by [`judge`], and begins or ends the hold. Compares with accepted
     /// content if there is any, so that a further loss is held again.
-    pub fn judge(&self, zone: impl fmt::Display, evidence: &Evidence) -> Verdict {
+    pub(crate) fn judge(&self, zone: impl fmt::Display, evidence: &Evidence) -> Verdict {
         let key = key(zone);
         let mut entries = self.entries();
         let known = entries.remove(&key);
@@ -136,19 +155,16 @@ impl HeldZones {
     }
 
     /// Ends a hold: the content was served for another reason, refused, or removed.
-    pub fn release(&self, zone: impl fmt::Display) {
+    pub(crate) fn release(&self, zone: impl fmt::Display) {
         self.entries().remove(&key(zone));
     }
 
-    /// Accepts held content; it is served once its source reads it again.
-    ///
-    /// # Errors
-    /// The zone has no held content.
-    pub fn accept(&self, zone: impl fmt::Display) -> Result<HeldZone, NotHeld> {
+    /// Accepts held content that its source gives again.
+    pub(crate) fn accept(&self, zone: impl fmt::Display) -> Acceptance {
         let mut entries = self.entries();
-        let entry = entries.get_mut(&key(zone)).ok_or(NotHeld)?;
+        let Some(entry) = entries.get_mut(&key(zone)) else { return Acceptance::NotHeld };
         entry.accepted = Some(entry.held.has);
-        Ok(entry.held)
+        Acceptance::GiveAgain(entry.held)
     }
 
     /// The hold of a zone.
@@ -255,9 +271,9 @@ mod tests {
         let (holds, zone) = (HeldZones::default(), name("a.test."));
         let held = judged(&holds, &zone, 100, 100, true).expect("cut");
         assert_eq!(held.reason(), "does not end with a newline, so its end may be missing");
-        holds.accept(zone.as_name()).expect("held");
+        assert!(matches!(holds.accept(zone.as_name()), Acceptance::GiveAgain(_)));
         assert_eq!(judged(&holds, &zone, 100, 101, true).map(|held| held.has), Some(101));
-        holds.accept(zone.as_name()).expect("held");
+        assert!(matches!(holds.accept(zone.as_name()), Acceptance::GiveAgain(_)));
         assert_eq!(judged(&holds, &zone, 100, 101, true), None);
         assert!(judged(&holds, &zone, 101, 9, true).expect("both").reason().contains(" and "));
     }
@@ -286,14 +302,14 @@ mod tests {
     #[test]
     fn accepted_content_is_served_and_a_further_loss_held() {
         let (holds, zone) = (HeldZones::default(), name("a.test."));
-        assert_eq!(holds.accept(zone.as_name()), Err(NotHeld));
+        assert_eq!(holds.accept(zone.as_name()), Acceptance::NotHeld);
         loss(&holds, &zone, 1_000, 100).expect("a loss");
-        holds.accept(zone.as_name()).expect("held");
+        assert!(matches!(holds.accept(zone.as_name()), Acceptance::GiveAgain(_)));
         let held = loss(&holds, &zone, 1_000, 40).expect("less than was accepted");
         assert_eq!((held.had, held.has), (1_000, 40));
-        holds.accept(zone.as_name()).expect("held");
+        assert!(matches!(holds.accept(zone.as_name()), Acceptance::GiveAgain(_)));
         assert_eq!(loss(&holds, &zone, 1_000, 40), None);
-        assert_eq!(holds.accept(zone.as_name()), Err(NotHeld), "it is used up");
+        assert_eq!(holds.accept(zone.as_name()), Acceptance::NotHeld, "it is used up");
         assert!(loss(&holds, &zone, 40, 0).is_some(), "and lets nothing else pass");
     }
 
@@ -303,9 +319,9 @@ mod tests {
         for zone in [&a, &b] {
             loss(&holds, zone, 100, 0).expect("a loss");
         }
-        holds.accept(a.as_name()).expect("held");
+        assert!(matches!(holds.accept(a.as_name()), Acceptance::GiveAgain(_)));
         holds.release(a.as_name());
-        assert_eq!(holds.accept(a.as_name()), Err(NotHeld));
+        assert_eq!(holds.accept(a.as_name()), Acceptance::NotHeld);
         assert!(holds.held(b.as_name()).is_some());
     }
 }

@@ -28,7 +28,7 @@ mod source;
 pub mod status;
 pub mod validate;
 
-pub use answer::{Answer, Promise, Stopped, answer};
+pub use answer::{Answer, Promise, Stopped, answer, block_on};
 pub use catalog::{Catalog, CatalogZone};
 pub use epoch::Epoch;
 pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass, Naming, ZoneKey};
@@ -42,9 +42,8 @@ pub use source::{
     Target, ZoneOwner,
 };
 
-use answer::block_on;
 use compile::Image;
-use hold::{HeldZone, HeldZones};
+use hold::{Acceptance, HeldZones};
 use image::HashKey;
 use manager::Manager;
 use queue::{Action, EndGuard, SourceId, UpdateQueue};
@@ -113,20 +112,11 @@ impl ZonePublisher {
         Ok((publisher, running))
     }
 
-    /// Registers a source without a thread.
-    pub fn register(&self, settings: &SourceSettings) -> UpdateSender {
-        let id = self.0.catalog.register(settings);
-        UpdateSender::new(Arc::clone(&self.0), id, settings.lane)
-    }
-
-    /// Registers a source, and runs it on a thread.
-    ///
-    /// # Errors
-    /// The thread could not be started.
-    pub fn start_source(&self, mut source: impl Source) -> io::Result<JoinHandle<()>> {
+    /// Registers a source, and starts it.
+    pub fn start_source<S: Source>(&self, source: S) -> S::Started {
         let settings = source.settings();
-        let updates = self.register(&settings);
-        thread::Builder::new().name(settings.name).spawn(move || source.run(updates))
+        let id = self.0.catalog.register(&settings);
+        source.start(UpdateSender::new(Arc::clone(&self.0), id, settings.lane))
     }
 
     /// A reader of published images, for one worker.
@@ -211,16 +201,15 @@ impl ZonePublisher {
         answer
     }
 
-    /// Serves held content that the zone manager has: of a zone, or of a layer as
-    /// [`HeldZones::all`] names it. `None`: it has none; a file is read again by its source.
-    pub fn accept(&self, held: &str) -> Answer<Option<HeldZone>> {
+    /// Accepts held content: of a zone, or of a layer as [`HeldZones::all`] names it.
+    pub fn accept(&self, held: &str) -> Answer<Acceptance> {
         let (promise, answer) = answer();
         match self.0.catalog.state().held(held) {
             Some((source, target)) => {
                 let action = Action::Accept(target, promise);
                 self.0.queue.put((source, Lane::Normal), action, None);
             }
-            None => promise.give(None),
+            None => promise.give(self.0.holds.accept(held)),
         }
         answer
     }
@@ -236,7 +225,7 @@ impl ZonePublisher {
         self.0.queue.progress.borrow().has_ended && !self.0.queue.is_closed()
     }
 
-    /// The held zones. Sources that judge their content themselves ask here before they publish.
+    /// The held zones and hosts files.
     pub fn holds(&self) -> &HeldZones {
         &self.0.holds
     }

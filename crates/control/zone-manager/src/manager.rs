@@ -4,13 +4,14 @@ use crate::catalog::{self, Content};
 use crate::edits;
 use crate::epoch::{empty_layer, names};
 use crate::filter::HealthFilter;
-use crate::hold::{Arrival, Evidence, HeldZone, Verdict};
+use crate::hold::{Acceptance, Evidence, HeldZone, Verdict};
 use crate::limits::{COLLECT_INTERVAL, LAST_SETS_SHOWN_MAX, LIVE_INTERVAL, ROUND_CHANGES_MAX};
-use crate::queue::{Action, Sequence, SourceId, Update};
-use crate::source::{Applied, HoldPolicy, Lane, Refusal, SyncOutcome, Target};
+use crate::queue::{Action, Judged, Sequence, SourceId, Update};
+use crate::source::{Applied, HoldPolicy, Lane, Refusal, SyncOutcome, Synced, Target};
 use compile::{Image, Zone};
 use model::Change;
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Instant;
@@ -160,27 +161,22 @@ impl Manager {
                 let results = self.apply(round, source, &target, changes);
                 round.report(move || promise.give(Applied { results, sequence }));
             }
-            Action::Replace(target, zone, promise) => {
-                let outcome = self.replace(round, source, &target, zone, promise.is_some());
-                match promise {
-                    Some(promise) => round.report(move || promise.give(outcome)),
-                    None => log_refused(&target, &outcome),
-                }
+            Action::Replace(target, zone, judged, promise) => {
+                let outcome = self.replace(round, source, &target, (zone, judged));
+                let synced = Synced { refused: Vec::new(), outcome, sequence };
+                round.report(move || promise.give(synced));
             }
             Action::Claim(origin, file) => {
                 let claimed =
                     self.shared.catalog.state().claim(source, origin.as_name(), file).map(drop);
                 if let Err(owner) = claimed {
-                    log_refused(
-                        &Target::Zone(origin),
-                        &SyncOutcome::Refused(Refusal::NotTheOwner(owner)),
-                    );
-                    return;
+                    let why = Refusal::NotTheOwner(owner);
+                    return tracing::error!(zone = %origin, "zone refused: {why}");
                 }
                 self.show(round, origin.as_name());
             }
             Action::Remove(target) => self.remove(round, source, &target),
-            Action::Layers(layers) => self.put_layers(round, source, layers),
+            Action::Layers(files) => self.set_layers(round, source, files),
             Action::Accept(target, promise) => {
                 let accepted = self.accept(round, source, &target);
                 // The layers of a source are of the same list as its zones.
@@ -190,7 +186,8 @@ impl Manager {
                         self.accept(round, source, &layer);
                     }
                 }
-                round.report(move || promise.give(accepted));
+                let done = accepted.map_or(Acceptance::NotHeld, Acceptance::Served);
+                round.report(move || promise.give(done));
             }
             Action::Health(verdicts, promise) => {
                 for zone in self.filter.judge(verdicts) {
@@ -252,8 +249,10 @@ impl Manager {
     fn judge_again(&self, source: SourceId, target: &Target, content: &mut Content) {
         let (Some(served), Some(held)) = (&content.served, &content.held) else { return };
         let key = self.hold_key(source, target);
-        if self.shared.holds.judge(&key, &listed(served, held)) != Verdict::Hold {
-            *content = Content { served: content.held.take(), ..Content::default() };
+        if self.shared.holds.judge(&key, &listed(served, held)) != Verdict::Hold
+            && let Some(held) = content.held.take()
+        {
+            *content = std::mem::take(content).with(held);
         }
     }
 
@@ -262,8 +261,7 @@ impl Manager {
         round: &mut Round,
         source: SourceId,
         target: &Target,
-        zone: Arc<Zone>,
-        is_judged: bool,
+        (zone, judged): (Arc<Zone>, Judged),
     ) -> SyncOutcome {
         if let Target::Zone(origin) = target {
             let claimed =
@@ -274,21 +272,24 @@ impl Manager {
         }
         let policy = self.shared.catalog.state().sources[source.0].hold;
         let before = self.content(round, source, target).unwrap_or_default();
-        let loss = before.served.as_ref().filter(|_| is_judged && policy != HoldPolicy::Never);
-        let held = loss.and_then(|served| {
-            let key = self.hold_key(source, target);
-            let is_held = self.shared.holds.judge(&key, &listed(served, &zone)) == Verdict::Hold;
-            is_held.then(|| self.shared.holds.held(key))?
-        });
-        let (content, outcome) = match held {
-            Some(held) => {
-                let key = self.hold_key(source, target);
+        let evidence = match judged {
+            _ if policy == HoldPolicy::Never => None,
+            Judged::Listed => before.served.as_ref().map(|served| listed(served, &zone)),
+            Judged::By(evidence) => Some(evidence),
+            Judged::Believed => None,
+        };
+        let key = self.hold_key(source, target);
+        let verdict = evidence.map(|evidence| self.shared.holds.judge(&key, &evidence));
+        let held = self.shared.holds.held(&key).filter(|_| verdict == Some(Verdict::Hold));
+        let (content, outcome) = match (held, policy) {
+            (Some(held), HoldPolicy::Source) => return SyncOutcome::Held(held),
+            (Some(held), _) => {
                 (self.hold(&key, before, zone, held, policy), SyncOutcome::Held(held))
             }
-            None => {
-                let content = Content { served: Some(zone), ..Content::default() };
-                (content, SyncOutcome::Published)
+            (None, _) if verdict == Some(Verdict::Warn) => {
+                (before.with(zone), SyncOutcome::Doubted)
             }
+            (None, _) => (before.with(zone), SyncOutcome::Published),
         };
         self.put(round, source, target, content);
         outcome
@@ -305,7 +306,7 @@ impl Manager {
     ) -> Content {
         let until = match policy {
             HoldPolicy::Until(pause) => before.until.or_else(|| Instant::now().checked_add(pause)),
-            HoldPolicy::Never | HoldPolicy::Operator => None,
+            HoldPolicy::Never | HoldPolicy::Operator | HoldPolicy::Source => None,
         };
         self.due = self.due.into_iter().chain(until).min();
         tracing::warn!(
@@ -315,7 +316,7 @@ impl Manager {
             "content held: it has lost more than half of its names, so the content before is \
              served; `dunlin zones accept {key}` serves what is held"
         );
-        Content { served: before.served, held: Some(zone), until }
+        Content { held: Some(zone), until, ..before }
     }
 
     /// Serves held content that an operator has accepted, or that has been held long enough.
@@ -325,8 +326,7 @@ impl Manager {
         let key = self.hold_key(source, target);
         let held = self.shared.holds.held(&key).unwrap_or_default();
         self.shared.holds.release(key);
-        let content = Content { served: Some(zone), ..Content::default() };
-        self.put(round, source, target, content);
+        self.put(round, source, target, content.with(zone));
         Some(held)
     }
 
@@ -383,14 +383,10 @@ impl Manager {
         }
     }
 
-    fn put_layers(&self, round: &mut Round, source: SourceId, layers: Vec<Arc<Zone>>) {
-        let mut state = self.shared.catalog.state();
-        state.layers.retain(|(_, other, _), _| *other != source);
-        for (number, zone) in layers.into_iter().enumerate() {
-            let key = state.layer_key(source, number as u32);
-            state.layers.insert(key, Content { served: Some(zone), ..Content::default() });
+    fn set_layers(&self, round: &mut Round, source: SourceId, files: Vec<PathBuf>) {
+        for removed in self.shared.catalog.state().set_layers(source, files) {
+            self.shared.holds.release(removed.display());
         }
-        drop(state);
         self.show_layers(round);
     }
 
@@ -456,14 +452,7 @@ impl Round {
     }
 }
 
-fn log_refused(target: &Target, outcome: &SyncOutcome) {
-    if let SyncOutcome::Refused(why) = outcome {
-        tracing::error!(%target, "content refused: {why}");
-    }
-}
-
 /// The evidence of content that a source lists.
 fn listed(served: &Zone, new: &Zone) -> Evidence {
-    let (had, has) = (Some(names(served)), names(new));
-    Evidence { arrival: Arrival::InPlace, is_cut: false, had, has }
+    Evidence::listed(names(served), names(new))
 }

@@ -2,9 +2,9 @@
 //! another.
 use crate::answer::Promise;
 use crate::health::{HealthTarget, MemberClass};
-use crate::hold::HeldZone;
+use crate::hold::{Acceptance, Evidence};
 use crate::limits::{CHANGE_UNIT_BYTES, NORMAL_ROOM, URGENT_ROOM};
-use crate::source::{Applied, Lane, SyncOutcome, Target};
+use crate::source::{Applied, Lane, Synced, Target};
 use compile::Zone;
 use model::Change;
 use std::fmt;
@@ -35,20 +35,31 @@ pub struct Sequence(pub(crate) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceId(pub(crate) usize);
 
+/// How new content is judged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Judged {
+    /// It is listed: by the names that it has, and those before.
+    Listed,
+    /// By what its source says.
+    By(Evidence),
+    /// It was believed before.
+    Believed,
+}
+
 /// What is to be done.
 pub(crate) enum Action {
     /// Change record sets.
     Apply(Target, Vec<Change>, Promise<Applied>),
-    /// Replace all content. `Some`: hold it if it lost too much.
-    Replace(Target, Arc<Zone>, Option<Promise<SyncOutcome>>),
+    /// Replace all content, unless it is not believed.
+    Replace(Target, Arc<Zone>, Judged, Promise<Synced>),
     /// Own a zone, before there is content.
     Claim(NameBuf, Option<PathBuf>),
     /// Give up a zone or layer.
     Remove(Target),
-    /// Replace all layers.
-    Layers(Vec<Arc<Zone>>),
+    /// The files of all layers.
+    Layers(Vec<PathBuf>),
     /// Publish held content.
-    Accept(Target, Promise<Option<HeldZone>>),
+    Accept(Target, Promise<Acceptance>),
     /// The health of targets; `None` forgets one.
     Health(Vec<(HealthTarget, Option<MemberClass>)>, Promise<Sequence>),
     /// Name sets whose other members are all drained, besides this address of a check or of all.

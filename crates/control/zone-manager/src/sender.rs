@@ -1,8 +1,9 @@
 //! What a source changes the zone data with.
 use crate::answer::{Answer, Stopped, answer, block_on};
 use crate::epoch::Epoch;
-use crate::queue::{Action, QueueFull, Sequence, SourceId, room, units};
-use crate::source::{Applied, Lane, SyncOutcome, Target};
+use crate::hold::Evidence;
+use crate::queue::{Action, Judged, QueueFull, Sequence, SourceId, room, units};
+use crate::source::{Applied, Lane, Synced, Target};
 use crate::{Shared, ZonePublisher};
 use compile::Zone;
 use model::Change;
@@ -103,26 +104,55 @@ impl UpdateSender {
         self.shared.holds.held(key).is_some()
     }
 
-    /// Replaces the content of a zone by one that the source has compiled and judged itself; waits
-    /// for room in the queue.
-    pub fn put_zone(&self, zone: impl Into<Arc<Zone>>) -> Sequence {
-        let zone = zone.into();
-        let target = Target::Zone(zone.origin().into());
+    /// A full sync with content that the source has compiled on its own thread; waits for room in
+    /// the queue. `evidence`: how it came, for the zone manager to judge; `None`: it was believed
+    /// before, such as a saved copy.
+    pub fn sync(
+        &self,
+        target: Target,
+        zone: impl Into<Arc<Zone>>,
+        evidence: Option<Evidence>,
+    ) -> Answer<Synced> {
         let room = block_on(Arc::clone(&self.room).acquire_owned()).ok();
-        self.send(Action::Replace(target, zone, None), room)
+        let judged = evidence.map_or(Judged::Believed, Judged::By);
+        self.send_content((target, zone.into()), judged, room)
     }
 
-    /// Replaces the content of a target, unless it lost too much.
-    pub(crate) fn sync(&self, target: Target, zone: Zone) -> (Sequence, Answer<SyncOutcome>) {
+    /// As [`UpdateSender::sync`], for a zone.
+    pub fn sync_zone(
+        &self,
+        zone: impl Into<Arc<Zone>>,
+        evidence: Option<Evidence>,
+    ) -> Answer<Synced> {
+        let zone = zone.into();
+        self.sync(Target::Zone(zone.origin().into()), zone, evidence)
+    }
+
+    /// Replaces the content of a target by what the source lists.
+    pub(crate) fn sync_list(&self, target: Target, zone: Zone) -> Answer<Synced> {
+        self.send_content((target, zone.into()), Judged::Listed, None)
+    }
+
+    fn send_content(
+        &self,
+        (target, zone): (Target, Arc<Zone>),
+        judged: Judged,
+        room: Option<OwnedSemaphorePermit>,
+    ) -> Answer<Synced> {
         let (promise, answer) = answer();
-        let action = Action::Replace(target, zone.into(), Some(promise));
-        (self.send(action, None), answer)
+        self.send(Action::Replace(target, zone, judged, promise), room);
+        answer
     }
 
-    /// Replaces all layers of the source; the first has priority. Forwarding of their names is
-    /// decided again.
-    pub fn put_layers(&self, layers: Vec<Arc<Zone>>) -> Sequence {
-        self.send(Action::Layers(layers), None)
+    /// The files of the source's layers from now on, by their numbers; the first has priority.
+    /// Those that stay keep their content.
+    pub fn set_layers(&self, files: Vec<PathBuf>) -> Sequence {
+        self.send(Action::Layers(files), None)
+    }
+
+    /// Ends the hold of a target: its newer content is gone, or invalid.
+    pub fn drop_held(&self, target: &Target) {
+        self.shared.holds.release(self.shared.catalog.state().hold_key(self.id, target));
     }
 
     /// Owns a zone before there is content. Until then it is that of a source of a lesser kind, or

@@ -8,14 +8,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use wire::NameBuf;
 
-/// Knows records. It gives them to the zone manager through an [`UpdateSender`]; nothing else
-/// publishes.
-pub trait Source: Send + 'static {
+/// Knows records. [`ZonePublisher::start_source`](crate::ZonePublisher::start_source) registers it,
+/// once; from then on it sends updates, and gets the result of each. Nothing else publishes.
+pub trait Source {
+    /// What stays of it: a handle on its thread, or the source itself if another thread drives it.
+    type Started;
+
     /// What the zone manager needs to know of it.
     fn settings(&self) -> SourceSettings;
 
-    /// Sends updates until the source ends. Runs on a thread of its own.
-    fn run(&mut self, updates: UpdateSender);
+    /// Starts to send updates. A source that waits for something starts a thread for it.
+    fn start(self, updates: UpdateSender) -> Self::Started;
+}
+
+/// A source that its creator drives is only its sender.
+impl Source for SourceSettings {
+    type Started = UpdateSender;
+
+    fn settings(&self) -> SourceSettings {
+        self.clone()
+    }
+
+    fn start(self, updates: UpdateSender) -> UpdateSender {
+        updates
+    }
 }
 
 /// Kinds of sources. If two sources have a zone, the one of the greater kind owns it, and hides the
@@ -44,6 +60,9 @@ pub enum HoldPolicy {
     Until(Duration),
     /// It is held until an operator accepts it.
     Operator,
+    /// As [`HoldPolicy::Operator`], but the zone manager does not keep it: the source gives it
+    /// again once it is accepted.
+    Source,
 }
 
 /// The lane of a sender.
@@ -172,7 +191,7 @@ pub struct Applied {
 /// What became of a full sync.
 #[derive(Clone, Debug)]
 pub struct Synced {
-    /// The puts that were refused, by their numbers from 0, and why.
+    /// The puts that were refused, by their numbers from 0, and why; none of compiled content.
     pub refused: Vec<(usize, Refusal)>,
     /// What became of the content.
     pub outcome: SyncOutcome,
@@ -185,7 +204,9 @@ pub struct Synced {
 pub enum SyncOutcome {
     /// It is published, unless the source of a greater kind hides it.
     Published,
-    /// It lost too much, and the content before it is served. Later changes apply to both.
+    /// It is published, although it is doubted: it came as a whole, or there was nothing before.
+    Doubted,
+    /// It is not believed yet, and the content before it is served. Later changes apply to both.
     Held(HeldZone),
     /// It is invalid as a whole, and the content before it is served.
     Refused(Refusal),

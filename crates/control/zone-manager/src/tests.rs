@@ -44,8 +44,8 @@ fn start() -> Fixture {
     let image = Image::new(Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5))));
     let zone = zone(&image, "example.org.");
     let (publisher, running) = ZonePublisher::start(image).unwrap();
-    let updates = publisher.register(&settings(SourceKind::Kubernetes));
-    publisher.wait(updates.put_zone(zone)).unwrap();
+    let updates = publisher.start_source(settings(SourceKind::Kubernetes));
+    updates.sync_zone(zone, None).wait().unwrap();
     Fixture { publisher, updates, running }
 }
 
@@ -65,6 +65,14 @@ fn address(at: &str, address: [u8; 4]) -> Change {
 impl Fixture {
     fn apply(&self, target: Target, changes: Vec<Change>) -> Vec<Result<(), Refusal>> {
         self.updates.apply_blocking(target, changes).unwrap().wait().unwrap().results
+    }
+
+    /// Serves held content; `None`: the zone manager has none.
+    fn accept(&self, held: &str) -> Option<hold::HeldZone> {
+        match self.publisher.accept(held).wait().unwrap() {
+            hold::Acceptance::Served(held) => Some(held),
+            _ => None,
+        }
     }
 
     /// The first record of a set in the image.
@@ -281,16 +289,21 @@ fn waiters_return_when_the_thread_panics() {
 fn latest_layers_win_and_change_the_map() {
     use image::ZoneTable;
     let Fixture { publisher, updates, running } = start();
-    let layers = |count: usize| {
-        let image = publisher.image();
-        (0..count).map(|_| Arc::new(zone(&image, "."))).collect::<Vec<_>>()
+    let put_layers = |count: u32| {
+        let last =
+            updates.set_layers((0..count).map(|n| format!("/etc/hosts{n}").into()).collect());
+        let layers = (0..count).map(|number| {
+            let zone = zone(&publisher.image(), ".");
+            updates.sync(Target::Layer(number), zone, None).wait().unwrap().sequence
+        });
+        layers.fold(last, Sequence::max)
     };
     let count = || {
         (0..).take_while(|number| publisher.image().hosts(View::DEFAULT, *number).is_some()).count()
     };
     let mut maps = vec![publisher.image().map()];
     for (put, there) in [(vec![2, 1], 1), (vec![1, 3, 2], 2), (vec![0], 0), (vec![0], 0)] {
-        let sequences = put.into_iter().map(|many| updates.put_layers(layers(many)));
+        let sequences = put.into_iter().map(put_layers);
         publisher.wait(sequences.max().unwrap()).unwrap();
         assert_eq!(count(), there);
         maps.push(publisher.image().map());

@@ -2,7 +2,7 @@
 use crate::served::{HEAD, NOERROR, SERVFAIL, Served, rcode, zone};
 use compile::Image;
 use image::HashKey;
-use records::{Batch, Edit, Policy, RecordService, SetValue, SoleOwner, WriteContext};
+use records::{Batch, Edit, Policy, RecordService, SetValue, WriteContext};
 use rustix::process::Signal;
 use std::fs;
 use std::net::Ipv4Addr;
@@ -29,8 +29,7 @@ fn data(test: &str, zone: &str) -> PathBuf {
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
     let (control, _running) = ZonePublisher::start(Image::new(key)).expect("a thread");
     let store = Box::new(RedbStore::open(&folder, false).expect("a store"));
-    let (records, _serving) =
-        RecordService::start(control, store, Arc::new(SoleOwner)).expect("threads");
+    let (records, _serving) = RecordService::start(&control, store).expect("threads");
     let edits = vec![
         put(zone, Rtype::NS, name(&format!("www.{zone}")).as_name().as_bytes().to_vec()),
         put(&format!("www.{zone}"), Rtype::A, Ipv4Addr::new(192, 0, 2, 9).octets().to_vec()),

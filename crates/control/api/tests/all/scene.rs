@@ -6,7 +6,7 @@ use api::{
 use compile::{Image, Loader};
 use health::{Allow, Check, CheckKind, HealthService, HealthSettings};
 use image::HashKey;
-use records::{MemoryStore, RecordService, ServiceThreads, ZoneOwner, ZoneOwnership};
+use records::{MemoryStore, RecordService, ServiceThreads};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ use zone_manager::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome, TokenRequest,
 };
 use zone_manager::status::{ServerState, Status, UpstreamStatus, ZoneStatus};
-use zone_manager::{PublisherThread, ZonePublisher};
+use zone_manager::{HoldPolicy, Lane, PublisherThread, SourceKind, SourceSettings, ZonePublisher};
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -32,22 +32,6 @@ pub const OF_FILE: &str = "file.example.";
 
 pub fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")
-}
-
-struct Files;
-
-impl ZoneOwnership for Files {
-    fn owner(&self, origin: Name<'_>) -> Option<ZoneOwner> {
-        (origin == name(OF_FILE).as_name()).then(|| ZoneOwner::File("/etc/dunlin/file.zone".into()))
-    }
-
-    fn is_built_in(&self, _: Name<'_>) -> bool {
-        false
-    }
-
-    fn origins(&self) -> Vec<NameBuf> {
-        vec![name(OF_FILE)]
-    }
 }
 
 /// A server with credentials.
@@ -237,12 +221,15 @@ impl Scene {
             std::env::temp_dir().join(format!("dunlin-api-{}-{number}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
-        let mut image = Image::new(Arc::clone(&key));
-        image.put_zone(of_file(&key).into());
-        let (control, running) = ZonePublisher::start(image).expect("a thread");
+        let (control, running) =
+            ZonePublisher::start(Image::new(Arc::clone(&key))).expect("a thread");
+        let (kind, lane, hold) = (SourceKind::File, Lane::Normal, HoldPolicy::Never);
+        let files = SourceSettings { name: "files".into(), kind, lane, hold };
+        let files = control.start_source(files);
+        files.claim(name(OF_FILE), Some("/etc/dunlin/file.zone".into()));
+        files.sync_zone(of_file(&key), None).wait().expect("it is published");
         let store = MemoryStore::default();
-        let started =
-            RecordService::start(control.clone(), Box::new(store.clone()), Arc::new(Files));
+        let started = RecordService::start(&control, Box::new(store.clone()));
         let (records, serving) = started.expect("threads");
         let kept = Some(folder.join("credentials.json"));
         let credentials = Arc::new(Credentials::open(CredentialFile::at(kept)));

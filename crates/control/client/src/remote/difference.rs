@@ -203,7 +203,7 @@ pub fn hold_reason(current: &Sets, changes: &[Change], is_cut_off: bool) -> Opti
         return None;
     }
     let mut reasons = Vec::new();
-    if hold::is_loss(had, had - lost) {
+    if evidence.lost_most() {
         let shown = gone().take(LOST_SHOWN_MAX);
         let shown: Vec<_> = shown.map(|it| format!("{} {}", plain(&it.name), it.rtype)).collect();
         let (lost, had, shown) = (count(lost), count(had), shown.join(", "));

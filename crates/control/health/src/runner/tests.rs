@@ -29,7 +29,7 @@ fn name(text: &str) -> NameBuf {
 fn fixture(states: &[(u32, ProbeState)]) -> Fixture {
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
     let (publisher, running) = ZonePublisher::start(Image::new(key)).expect("a thread");
-    let updates = publisher.register(&SourceSettings {
+    let updates = publisher.start_source(SourceSettings {
         name: "test".into(),
         kind: SourceKind::Kubernetes,
         lane: Lane::Normal,
@@ -76,7 +76,7 @@ impl Fixture {
         loader.add(origin.as_name(), Rtype::SOA, 60, &soa, 0).unwrap();
         loader.add(origin.as_name(), Rtype::NS, 60, b"\x02ns\0", 0).unwrap();
         let zone = loader.finish().unwrap();
-        self.runner.publisher.wait(self.updates.put_zone(zone)).unwrap();
+        self.updates.sync_zone(zone, None).wait().unwrap();
         let rules = SetRules { check: "web".into(), ..SetRules::default() };
         let policy = Policy::new(rules);
         let members: Vec<u32> = members.collect();

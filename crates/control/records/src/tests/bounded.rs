@@ -50,7 +50,7 @@ fn requests_above_the_limits_are_refused() {
     let many = |count: usize| {
         let edits = vec![put("a.example.org.", Rtype::A, "10.0.0.1"); count];
         let request = queue::ZoneRequest::Write(batch("example.org.", edits));
-        queue::WriteRequest::Zone(Box::new(request), pending::pending().0)
+        queue::WriteRequest::Zone(Box::new(request), answer().0)
     };
     for _ in 0..limits::QUEUE_EDITS_MAX / 10_000 {
         queue.put(many(10_000)).unwrap();
@@ -85,7 +85,7 @@ fn queued_edits_are_bounded_in_bytes() {
         edit.put.as_mut().unwrap().data[0] = vec![0; EACH].into();
         let request = batch("example.org.", vec![edit]);
         let request = queue::ZoneRequest::Write(request);
-        queue.put(queue::WriteRequest::Zone(Box::new(request), pending::pending().0))
+        queue.put(queue::WriteRequest::Zone(Box::new(request), answer().0))
     };
     let fit = std::iter::repeat_with(put_one).take_while(Result::is_ok).count();
     assert_eq!(fit, limits::QUEUE_BYTES_MAX / EACH - 1, "with what it takes to keep them");

@@ -1,44 +1,23 @@
 //! Accepted writes to zones that have another owner by now.
+use super::outage::FailingStore;
 use super::*;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// A file becomes the owner after the service has checked it.
-#[derive(Default)]
-struct RacingOwner {
-    waits: AtomicBool,
-    has_it: AtomicBool,
-}
-
-impl ZoneOwnership for RacingOwner {
-    fn owner(&self, _: Name<'_>) -> Option<ZoneOwner> {
-        if self.waits.swap(false, Ordering::Relaxed) {
-            self.has_it.store(true, Ordering::Relaxed);
-            return None;
-        }
-        let has_it = self.has_it.load(Ordering::Relaxed);
-        has_it.then(|| ZoneOwner::File(PathBuf::from("/etc/dunlin/example.zone")))
-    }
-
-    fn is_built_in(&self, _: Name<'_>) -> bool {
-        false
-    }
-}
 
 #[test]
 fn durable_write_succeeds_although_a_file_owns_the_zone() {
-    let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
-    let (publisher, _running) = ZonePublisher::start(Image::new(key)).unwrap();
-    let hasty = Arc::new(RacingOwner::default());
-    let ownership: Arc<dyn ZoneOwnership> = hasty.clone();
-    let started = RecordService::start(publisher, Box::new(MemoryStore::default()), ownership);
-    let (service, _serving) = started.unwrap();
-    let servers = put("example.org.", Rtype::NS, "ns.example.org.");
-    service.create_zone(batch("example.org.", vec![servers])).wait().unwrap();
-    hasty.waits.store(true, Ordering::Relaxed);
+    let store = FailingStore::default();
+    let scene = scene_on(Box::new(store.clone()), MemoryStore::default());
+    scene.create("example.org.").unwrap();
+    // A file becomes the owner after the service has checked it.
+    let (publisher, files) = (scene.publisher.clone(), scene.files.urgent());
+    *store.before_commit.lock().unwrap() = Some(Box::new(move || {
+        publisher.wait(files.claim(name("example.org."), Some("/etc/example.zone".into())));
+    }));
     let edits = vec![put("www.example.org.", Rtype::A, "10.0.0.1")];
-    let written = service.write(batch("example.org.", edits)).wait().unwrap();
-    assert_eq!((written.revision, service.revision().unwrap()), (Revision(2), Revision(2)));
-    service.wait_live(written.revision).wait().unwrap();
+    let written = scene.service.write(batch("example.org.", edits)).wait().unwrap();
+    let newest = scene.service.revision().unwrap();
+    assert_eq!((written.revision, newest), (Revision(2), Revision(2)));
+    block_on(scene.service.wait_live(written.revision)).unwrap();
+    assert!(matches!(scene.write(Vec::new()), Err(Refused::NotTheOwner { .. })));
 }
 
 #[test]

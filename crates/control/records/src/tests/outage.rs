@@ -6,9 +6,12 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use test_support::wait;
 
+/// What happens once.
+type Happening = Box<dyn FnOnce() + Send>;
+
 /// A store that fails while it has an error.
 #[derive(Clone, Default)]
-struct FailingStore {
+pub(super) struct FailingStore {
     store: MemoryStore,
     error: Arc<Mutex<Option<StoreError>>>,
     /// The only zone that cannot be read.
@@ -16,6 +19,8 @@ struct FailingStore {
     opened: Arc<AtomicU32>,
     /// The revision of a replacement.
     replaced: Arc<AtomicU64>,
+    /// What happens before the next commit.
+    pub before_commit: Arc<Mutex<Option<Happening>>>,
 }
 
 impl FailingStore {
@@ -31,6 +36,9 @@ impl FailingStore {
 
 impl Store for FailingStore {
     fn commit(&mut self, commit: Commit) -> Result<Revision, CommitError> {
+        if let Some(happens) = self.before_commit.lock().unwrap().take() {
+            happens();
+        }
         self.check().map_err(CommitError::Unknown)?;
         self.store.commit(commit)
     }
@@ -166,7 +174,7 @@ impl Drop for TestZoneList {
 }
 
 fn scene_with(faulty: &FailingStore, list: &TestZoneList) -> TestService {
-    scene_opened(StoreSettings {
+    scene_opened(StoreSource {
         store: Box::new(faulty.clone()),
         waits: false,
         list: Some(list.path()),
@@ -217,7 +225,7 @@ fn unopenable_store_answers_servfail_until_it_opens() {
     assert!(matches!(scene.service.writable(), Err(Refused::Unavailable(_))));
     assert!(matches!(scene.write(www()), Err(Refused::Unavailable(_))));
     assert!(matches!(scene.create("example.com."), Err(Refused::Unavailable(_))));
-    scene.files.0.lock().unwrap().push(name("file.test."));
+    scene.claim_by_file("file.test.");
     assert!(
         scene.service.zone(name("file.test.").as_name()).unwrap().is_some(),
         "not of the store"

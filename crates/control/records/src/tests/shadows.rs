@@ -1,19 +1,5 @@
 //! Record sets that are not served.
 use super::*;
-use zone_manager::{HoldPolicy, Lane, SourceKind, SourceSettings, UpdateSender};
-
-impl TestService {
-    /// A source of zone files.
-    pub(super) fn file_source(&self) -> UpdateSender {
-        let (kind, lane, hold) = (SourceKind::File, Lane::Normal, HoldPolicy::Never);
-        self.publisher.register(&SourceSettings { name: "files".into(), kind, lane, hold })
-    }
-
-    /// Publishes a zone of a file.
-    pub(super) fn publish_of_file(&self, zone: Zone) {
-        self.publisher.wait(self.file_source().put_zone(zone)).unwrap();
-    }
-}
 
 #[test]
 fn hidden_sets_are_reported_with_their_cause() {

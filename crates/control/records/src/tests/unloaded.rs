@@ -22,7 +22,6 @@ fn unloaded_zone_is_neither_empty_nor_writable() {
     let key = Arc::clone(of_file.publisher.image().key());
     let zone = Zone::unloaded(key, name("example.org.").as_name());
     of_file.publish_of_file(zone);
-    of_file.files.0.lock().unwrap().push(name("example.org."));
     let origin = name("example.org.");
     let page = of_file.service.page(origin.as_name(), None, &SetFilter::default(), 9);
     assert_eq!(page.err(), Some(Refused::Unloaded));

@@ -1,7 +1,6 @@
 //! Groups of writes: committed together, published or taken back.
 use super::Writer;
 use crate::limits::{CONFLICTS_MAX, RETRY_FIRST};
-use crate::pending::Promise;
 use crate::queue::ZoneRequest;
 use crate::shared::refused;
 use crate::zones::{ZoneHead, key};
@@ -12,7 +11,7 @@ use crate::{
 use std::collections::HashMap;
 use std::time::Instant;
 use wire::Rtype;
-use zone_manager::Sequence;
+use zone_manager::{Promise, Sequence};
 
 /// The result of a request once its group is durable.
 pub(super) struct RequestResult {
@@ -38,7 +37,7 @@ impl RequestResult {
 #[derive(Default)]
 pub(super) struct WriteGroup {
     pub writes: Vec<PreparedWrite>,
-    pub answers: Vec<(RequestResult, Promise<WriteResult>)>,
+    pub answers: Vec<(RequestResult, Promise<WriteResult, Refused>)>,
     /// The requests of the answers, if another writer may commit first.
     pub requests: Vec<ZoneRequest>,
     /// The touched zones before the group; `None`: they did not exist.
@@ -215,7 +214,7 @@ fn not_committed(error: CommitError, shared: Option<CommitId>) -> Refused {
 }
 
 /// Answers requests of a durable group, published at this sequence.
-fn answer(answers: Vec<(RequestResult, Promise<WriteResult>)>, sequence: Sequence) {
+fn answer(answers: Vec<(RequestResult, Promise<WriteResult, Refused>)>, sequence: Sequence) {
     for (RequestResult { revision, zone, warnings }, promise) in answers {
         promise.answer(Ok(WriteResult { revision, zone, sequence, warnings }));
     }

@@ -2,9 +2,8 @@
 //! beside those of the store. Commits conflict, fail with an unknown outcome, and reach the other
 //! manager late or never; managers crash. The images equal a naive model after each step.
 use super::*;
-use crate::pending::{Pending, pending};
 use crate::{
-    Commit, CommitError, CommitId, MemoryStore, Reader, RestoreInfo, SetValue, StoreSettings,
+    Commit, CommitError, CommitId, MemoryStore, Reader, RestoreInfo, SetValue, StoreSource,
     WatchLost, WatchWaker,
 };
 use ::image::Tree;
@@ -16,8 +15,8 @@ use std::sync::Mutex;
 use std::time::Duration;
 use wire::Rtype;
 use zone_manager::{
-    Epoch, HoldPolicy, Lane, PublisherThread, SourceKind, SourceSettings, SyncOutcome, Target,
-    ZonePublisher,
+    Answer, Epoch, HoldPolicy, Lane, PublisherThread, Source, SourceKind, SourceSettings,
+    SyncOutcome, Target, ZonePublisher, answer,
 };
 
 const STEPS: usize = 40;
@@ -143,13 +142,13 @@ impl Manager {
         let (publisher, running) = ZonePublisher::start(Image::new(Arc::new(key))).unwrap();
         let faults = Arc::new(Mutex::new(Faults::default()));
         let store = Box::new(FaultyStore { store: store.clone(), faults: Arc::clone(&faults) });
-        let settings = StoreSettings { store, waits: false, list: None, may_write: true };
-        let ownership = Arc::new(publisher.clone());
-        let (_, writer) = crate::service::open(publisher.clone(), settings, ownership);
+        let store = StoreSource { store, waits: false, list: None, may_write: true };
+        let updates = publisher.start_source(store.settings());
+        let (_, writer) = store.open(updates);
         let source = |kind| {
             let (lane, hold) = (Lane::Normal, HoldPolicy::Never);
             let settings = SourceSettings { name: "test".into(), kind, lane, hold };
-            (publisher.register(&settings), [None, None])
+            (publisher.start_source(settings), [None, None])
         };
         let sources = KINDS.map(source).into();
         Self { writer, publisher, faults, sources, _running: running }
@@ -160,8 +159,8 @@ impl Manager {
         self.sources.iter().find_map(|(_, zones)| zones[zone].as_ref())
     }
 
-    fn take(&mut self, request: ZoneRequest) -> Pending<WriteResult> {
-        let (promise, answer) = pending();
+    fn take(&mut self, request: ZoneRequest) -> Answer<WriteResult, Refused> {
+        let (promise, answer) = answer();
         self.writer.take(WriteRequest::Zone(Box::new(request), promise));
         answer
     }
@@ -188,7 +187,7 @@ struct Intent {
     manager: usize,
     zone: usize,
     request: ZoneRequest,
-    answer: Pending<WriteResult>,
+    answer: Answer<WriteResult, Refused>,
     /// Whether it was right to refuse it at once.
     is_invalid: bool,
 }

@@ -1,11 +1,11 @@
-//! The content and status of each hosts file.
+//! The status of each hosts file; its content is a layer of the zone manager.
 use super::lock;
 use super::registry::{seconds, shown_errors};
-use compile::Zone;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
+use zone_manager::Target;
 use zone_manager::status::{HostsStatus, ZoneState};
 
 /// The files in the order of the config, shared between threads.
@@ -20,14 +20,12 @@ pub struct HostsFiles {
 #[derive(Default)]
 struct HostsFile {
     file: PathBuf,
-    /// Its last valid content.
-    zone: Option<Arc<Zone>>,
     status: HostsStatus,
 }
 
 impl HostsFiles {
-    /// Replaces the files; those that stay keep their content. Returns the removed ones.
-    pub fn set(&self, files: &[PathBuf]) -> Vec<PathBuf> {
+    /// Replaces the files; those that stay keep their status.
+    pub fn set(&self, files: &[PathBuf]) {
         let mut kept = lock(&self.files);
         let mut known = std::mem::take(&mut *kept);
         kept.extend(files.iter().map(|file| {
@@ -35,10 +33,8 @@ impl HostsFiles {
             at.map(|at| known.swap_remove(at)).unwrap_or_else(|| HostsFile {
                 status: HostsStatus { file: file.display().to_string(), ..HostsStatus::default() },
                 file: file.clone(),
-                zone: None,
             })
         }));
-        known.into_iter().map(|removed| removed.file).collect()
     }
 
     /// Sets the TTL of what is loaded from now on.
@@ -50,19 +46,15 @@ impl HostsFiles {
         self.ttl.load(Ordering::Relaxed)
     }
 
-    /// The content of a file.
-    pub fn zone(&self, file: &Path) -> Option<Arc<Zone>> {
-        lock(&self.files).iter().find(|known| known.file == file)?.zone.clone()
+    /// The layer of a file.
+    pub fn layer(&self, file: &Path) -> Option<Target> {
+        let number = lock(&self.files).iter().position(|known| known.file == file)?;
+        Some(Target::Layer(number as u32))
     }
 
     /// The number of names in the served content of a file.
     pub fn names(&self, file: &Path) -> Option<u64> {
         Some(lock(&self.files).iter().find(|known| known.file == file)?.status.names)
-    }
-
-    /// The content of all.
-    pub fn zones(&self) -> Vec<Arc<Zone>> {
-        lock(&self.files).iter().filter_map(|file| file.zone.clone()).collect()
     }
 
     /// The status of all.
@@ -71,9 +63,8 @@ impl HostsFiles {
     }
 
     /// A file was loaded.
-    pub fn put(&self, file: &Path, zone: Zone, names: u64) {
+    pub fn put(&self, file: &Path, names: u64) {
         self.edit(file, |known| {
-            known.zone = Some(Arc::new(zone));
             known.status = HostsStatus {
                 state: ZoneState::Current,
                 names,

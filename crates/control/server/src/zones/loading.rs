@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use wire::{Name, NameBuf};
-use zone_manager::hold::{Arrival, Evidence, HeldZone, Verdict};
+use zone_manager::hold::{Arrival, Evidence, HeldZone};
 use zone_manager::status::ZoneState;
 use zone_manager::{
-    HoldPolicy, Lane, Sequence, SourceKind, SourceSettings, UpdateSender, ZonePublisher,
+    HoldPolicy, Lane, Sequence, SourceKind, SourceSettings, Stopped, SyncOutcome, Target,
+    UpdateSender, ZonePublisher,
 };
 use zonefile::LoadSummary;
 
@@ -29,9 +30,8 @@ impl Updates {
     /// Registers the sources.
     pub fn new(publisher: &ZonePublisher) -> Self {
         let register = |(name, kind): (&str, _)| {
-            // A file is judged here, by how it was written.
-            let (lane, hold) = (Lane::Normal, HoldPolicy::Never);
-            publisher.register(&SourceSettings { name: name.to_owned(), kind, lane, hold })
+            let (lane, hold) = (Lane::Normal, HoldPolicy::Source);
+            publisher.start_source(SourceSettings { name: name.to_owned(), kind, lane, hold })
         };
         Self {
             files: register((super::LOADER, SourceKind::File)),
@@ -41,12 +41,10 @@ impl Updates {
     }
 
     /// Owns these zones; until one is loaded, it answers SERVFAIL (invariant I10).
-    pub fn claim(&self, zones: &[ZoneFile]) -> Option<Sequence> {
-        let mut last = None;
+    pub fn claim(&self, zones: &[ZoneFile]) {
         for ZoneFile { origin, file } in zones {
-            last = Some(self.files.claim(origin.clone(), Some(file.clone())));
+            self.files.claim(origin.clone(), Some(file.clone()));
         }
-        last
     }
 }
 
@@ -92,19 +90,15 @@ impl FileZones {
         Self { control, updates, registry, copies, wanted, built_in: Vec::new(), hosts }
     }
 
-    /// Publishes a zone; returns its generation.
-    fn publish(&self, zone: compile::Zone) -> u64 {
-        self.wait(Some(self.updates.files.put_zone(zone)))
-    }
-
-    /// Publishes all hosts files; returns the generation.
-    fn publish_hosts(&self) -> u64 {
-        self.wait(Some(self.updates.hosts.put_layers(self.hosts.zones())))
+    /// Publishes what was believed before.
+    fn publish(&self, zone: impl Into<Arc<compile::Zone>>) {
+        // The zone manager ends with the server.
+        let _ = self.updates.files.sync_zone(zone, None).wait();
     }
 
     /// Waits until the last of several updates is published.
-    fn wait(&self, last: Option<Sequence>) -> u64 {
-        last.and_then(|sequence| self.control.wait(sequence)).unwrap_or_default()
+    fn wait(&self, last: Option<Sequence>) {
+        last.and_then(|sequence| self.control.wait(sequence));
     }
 
     /// Publishes the saved copy of a zone, if there is one.
@@ -187,34 +181,45 @@ impl FileZones {
         }
     }
 
-    /// Whether the new content of a zone is held. `before` is the content that it replaces.
-    fn is_held(
+    /// What is known of how the new content of a zone came. `before` is the content that it
+    /// replaces.
+    fn evidence(
         &self,
         read: &Read<'_>,
         (new, cut_off): (&compile::Zone, Option<&zonefile::Error>),
         arrival: WriteKind,
         before: Option<&CopyNote>,
-    ) -> bool {
-        let origin = read.zone.origin.as_name();
+    ) -> Evidence {
         let is_whole = before.is_some_and(|before| self.is_trusted(read.zone, arrival, before));
-        let evidence = Evidence {
+        Evidence {
             arrival: if is_whole { Arrival::Whole } else { Arrival::InPlace },
             is_cut: cut_off.is_some() && !self.is_known(new),
             had: before.map(|before| before.names),
             has: CopyNote::new(new, None).names,
-        };
-        let holds = self.control.holds();
-        match (holds.judge(origin, &evidence), holds.held(origin)) {
-            (Verdict::Hold, Some(held)) => self.hold(read, held),
-            (Verdict::Warn, _) if cut_off.is_none() => {
-                tracing::warn!(zone = %origin, file = %read.zone.file.display(),
+        }
+    }
+
+    /// Gives a zone that was read from its file to the zone manager; returns whether it is served.
+    fn give(&self, read: &Read<'_>, new: Arc<compile::Zone>, evidence: Evidence) -> bool {
+        let (zone, is_cut) = (read.zone, evidence.is_cut);
+        let origin = zone.origin.as_name();
+        let synced = self.updates.files.sync_zone(Arc::clone(&new), Some(evidence)).wait();
+        match synced.map(|synced| synced.outcome) {
+            Ok(SyncOutcome::Held(held)) if self.hold(read, held) => return false,
+            Ok(SyncOutcome::Held(_)) => self.publish(new),
+            Ok(SyncOutcome::Doubted) if !is_cut => {
+                tracing::warn!(zone = %origin, file = %zone.file.display(),
                     names_served = evidence.had, names_in_file = evidence.has,
                     "the file has lost more than half of its names; it is served, because it was \
                      put into place as a whole");
-                false
             }
-            _ => false,
+            Ok(SyncOutcome::Refused(why)) => {
+                tracing::error!(zone = %origin, file = %zone.file.display(), "zone refused: {why}");
+                return false;
+            }
+            Ok(SyncOutcome::Published | SyncOutcome::Doubted) | Err(Stopped) => {}
         }
+        true
     }
 
     /// Keeps the content before, if there is any, because a zone's file is in doubt.
@@ -225,7 +230,7 @@ impl FileZones {
             self.publish_copy(origin);
         }
         if self.registry.zone_state(origin) == ZoneState::Unloaded {
-            self.control.holds().release(origin);
+            self.updates.files.drop_held(&Target::Zone(zone.origin.clone()));
             return false;
         }
         self.registry.note_held(origin);
@@ -240,13 +245,13 @@ impl FileZones {
         true
     }
 
-    /// Publishes a zone that was read from its file, and saves a copy.
-    fn serve(&self, read: Read<'_>, new: compile::Zone, summary: &LoadSummary) {
+    /// Reports a zone that was read from its file and is served, and saves a copy.
+    fn report(&self, read: Read<'_>, new: &compile::Zone, summary: &LoadSummary) {
         let Read { zone, file: id, began } = read;
         let origin = zone.origin.as_name();
         let (records, serial) = (summary.records, new.serial());
-        let signatures = signature_span(&new, seconds_now());
-        let generation = self.publish(new);
+        let signatures = signature_span(new, seconds_now());
+        let (generation, _) = self.control.published();
         let milliseconds = began.elapsed().as_millis() as u64;
         let at = SystemTime::now();
         self.registry.note_loaded(origin, ContentInfo { serial, records, at, signatures });
@@ -258,28 +263,30 @@ impl FileZones {
         }
     }
 
-    /// Whether the new content of a hosts file is held.
-    fn is_hosts_file_held(&self, file: &Path, loaded: &LoadedHosts, arrival: WriteKind) -> bool {
+    /// Gives the content of a hosts file to the zone manager; returns whether it is served.
+    fn give_hosts(&self, file: &Path, loaded: LoadedHosts, arrival: WriteKind) -> bool {
         let LoadedHosts { zone, names, cut_off } = loaded;
-        let old = self.hosts.zone(file);
-        let is_known = |old: &Arc<compile::Zone>| saved::are_equal(old, zone);
+        let Some(layer) = self.hosts.layer(file) else { return false };
+        let old = self.updates.hosts.content(&layer);
+        let is_known = |old: &Arc<compile::Zone>| saved::are_equal(old, &zone);
         let is_whole = arrival == WriteKind::Renamed;
         let evidence = Evidence {
             arrival: if is_whole { Arrival::Whole } else { Arrival::InPlace },
             is_cut: cut_off.is_some() && !old.as_ref().is_some_and(is_known),
             had: old.and_then(|_| self.hosts.names(file)),
-            has: *names,
+            has: names,
         };
-        let (holds, shown) = (self.control.holds(), file.display());
-        if holds.judge(&shown, &evidence) != Verdict::Hold {
-            return false;
-        }
-        let held = holds.held(&shown).unwrap_or_default();
+        let synced = self.updates.hosts.sync(layer, zone, Some(evidence)).wait();
+        let Ok(SyncOutcome::Held(held)) = synced.map(|synced| synced.outcome) else {
+            self.hosts.put(file, names);
+            return true;
+        };
         self.hosts.hold(file);
-        tracing::warn!(file = %shown, names_served = held.had, names_in_file = held.has,
-            "hosts file held: it {}; its content before is served; `dunlin zones accept {shown}` \
+        let file = file.display();
+        tracing::warn!(%file, names_served = held.had, names_in_file = held.has,
+            "hosts file held: it {}; its content before is served; `dunlin zones accept {file}` \
              serves it as it is", held.reason());
-        true
+        false
     }
 
     /// Warnings about the signatures of a zone that was published; none of an unsigned one.
@@ -297,7 +304,7 @@ impl FileZones {
         for error in &failure.errors {
             tracing::error!(zone = %origin, rule = error.rule.id, "{error}");
         }
-        self.control.holds().release(origin);
+        self.updates.files.drop_held(&Target::Zone(zone.origin.clone()));
         self.registry.note_refused(origin, failure.errors.iter().map(ToString::to_string));
         if self.registry.zone_state(origin) == ZoneState::Unloaded {
             self.publish_copy(origin);
@@ -321,15 +328,16 @@ impl FileZones {
     }
 
     /// Passes built-in zones to the zone manager that it does not have yet.
-    pub fn put_built_in(&mut self, zones: &[ZoneFile]) -> Option<Sequence> {
-        let (key, mut last) = (self.control.key(), None);
+    pub fn put_built_in(&mut self, zones: &[ZoneFile]) {
+        let key = self.control.key();
         for name in self.wanted(zones) {
             if !self.built_in.contains(&name) {
-                last = Some(self.updates.built_in.put_zone(local::load(&key, name.as_name())));
+                let zone = local::load(&key, name.as_name());
+                // Configured zones go before it; it takes the place of a removed one.
+                drop(self.updates.built_in.sync_zone(zone, None));
                 self.built_in.push(name);
             }
         }
-        last
     }
 }
 
@@ -360,11 +368,14 @@ impl LoadHandler for FileZones {
         let arrival = attempt.arrival();
         let before = self.before(zone, arrival, before);
         let content = (&new, summary.cut_off.as_ref());
-        if self.is_held(&reading, content, arrival, before.as_ref()) {
+        let evidence = self.evidence(&reading, content, arrival, before.as_ref());
+        let new = Arc::new(new);
+        if !self.give(&reading, Arc::clone(&new), evidence) {
             return summary.files;
         }
         let serials = before.and_then(|before| before.serial).zip(new.serial());
-        self.serve(reading, new, &summary);
+        self.report(reading, &new, &summary);
+        drop(new);
         let changed = serials.filter(|(old, new)| is_changed || old != new);
         let serial = changed.and_then(|(old, new)| check_serial(&zone.file, old, new));
         let signatures = self.check_signatures(zone);
@@ -398,8 +409,10 @@ impl LoadHandler for FileZones {
 
     fn load_hosts(&mut self, file: &Path, attempt: &mut LoadAttempt<'_>) {
         let began = Instant::now();
-        let old = self.hosts.zone(file);
-        let key = Arc::clone(self.control.image().key());
+        let layer = self.hosts.layer(file);
+        let content = || self.updates.hosts.content(layer.as_ref()?);
+        let old = content();
+        let key = self.control.key();
         let read = load_hosts(file, self.hosts.ttl(), &key, old.as_deref());
         // Free the old content when the new one is published.
         drop(old);
@@ -407,14 +420,16 @@ impl LoadHandler for FileZones {
             return;
         }
         match read {
-            Ok(loaded) if self.is_hosts_file_held(file, &loaded, attempt.arrival()) => {}
-            Ok(LoadedHosts { zone, names, cut_off }) => {
-                self.hosts.put(file, zone, names);
-                let generation = self.publish_hosts();
+            Ok(loaded) => {
+                let (names, warning) = (loaded.names, loaded.cut_off.clone());
+                if !self.give_hosts(file, loaded, attempt.arrival()) {
+                    return;
+                }
+                let (generation, _) = self.control.published();
                 let milliseconds = began.elapsed().as_millis() as u64;
                 let file = file.display();
                 tracing::info!(%file, names, generation, milliseconds, "hosts file loaded");
-                if let Some(warning) = &cut_off {
+                if let Some(warning) = &warning {
                     tracing::warn!(rule = warning.rule.id, "{warning}");
                 }
             }
@@ -423,9 +438,9 @@ impl LoadHandler for FileZones {
                 for error in &failure.errors {
                     tracing::error!(rule = error.rule.id, "{error}");
                 }
-                self.control.holds().release(file.display());
+                layer.iter().for_each(|layer| self.updates.hosts.drop_held(layer));
                 self.hosts.refuse(file, failure.errors.iter().map(ToString::to_string));
-                let instead = match self.hosts.zone(file) {
+                let instead = match content() {
                     Some(_) => "its content before is served",
                     None => "its names are not served until it is corrected",
                 };
@@ -435,22 +450,19 @@ impl LoadHandler for FileZones {
     }
 
     fn set_files(&mut self, FilesToLoad { zones, hosts }: &FilesToLoad) {
-        for removed in self.hosts.set(hosts) {
-            self.control.holds().release(removed.display());
-        }
-        self.publish_hosts();
+        self.hosts.set(hosts);
+        self.updates.hosts.set_layers(hosts.clone());
         // A built-in zone takes the place of a removed one at once.
-        let mut last = self.put_built_in(zones);
+        self.put_built_in(zones);
         for removed in self.registry.set(zones) {
             let Ok(origin) = NameBuf::from_text(removed.name.as_bytes(), Name::ROOT) else {
                 continue;
             };
-            self.control.holds().release(origin.as_name());
-            last = Some(self.updates.files.remove_zone(origin.as_name()));
+            self.updates.files.remove_zone(origin.as_name());
             tracing::info!(zone = %origin, "zone removed: the config does not name it any more");
         }
-        last = self.updates.claim(zones).or(last);
-        self.wait(last);
+        self.updates.claim(zones);
+        self.wait(Some(self.control.last()));
         if let Some(Copies { saver, saved_for, .. }) = &self.copies {
             let saved_for = *super::lock(saved_for);
             saver.keep_only(zones.iter().map(|zone| zone.origin.as_name()), saved_for);

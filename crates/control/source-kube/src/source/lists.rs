@@ -6,7 +6,7 @@ use crate::records::RecordChange;
 use crate::watch::StreamEvent;
 use std::collections::HashSet;
 use std::time::SystemTime;
-use zone_manager::hold::is_loss;
+use zone_manager::hold::{Evidence, Verdict, judge};
 
 impl Worker {
     /// Takes in an event of a stream.
@@ -127,7 +127,7 @@ impl Worker {
         if was_saved && self.are_listed(&[NAMESPACES, SERVICES, IMPORTS, SLICES, PODS]) {
             self.status.edit(|status| status.is_saved = false);
         }
-        match self.is_published && is_loss(before, after) {
+        match self.is_published && judge(&Evidence::listed(before, after)) == Verdict::Hold {
             true => Swept::Loss,
             false => Swept::Changes(changes),
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot, watch};
 use zone_manager::Stopped;
-use zone_manager::hold::is_loss;
+use zone_manager::hold::{Evidence, Verdict, judge};
 
 /// The part of this server.
 pub(super) enum Sharing {
@@ -123,7 +123,8 @@ impl Worker {
         self.leads = true;
         if let Some(before) = before.filter(|_| !self.publisher.is_held()) {
             let fleet = self.cluster.with(|cluster| fleet::fill(cluster, before));
-            if is_loss(fleet.names(), self.cluster.names()) {
+            let listed = Evidence::listed(fleet.names(), self.cluster.names());
+            if judge(&listed) == Verdict::Hold {
                 self.publisher.publish(&fleet).await?;
                 drop(fleet);
                 self.publish().await?;

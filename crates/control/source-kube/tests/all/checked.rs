@@ -3,7 +3,8 @@
 use crate::filled::{naming, origin, publisher, settings};
 use source_kube::cluster::{Cluster, Exposed, ObjectName};
 use source_kube::objects::{Endpoint, Service, ServiceKind, Slice, SliceOf};
-use source_kube::{saved, source};
+use source_kube::saved;
+use source_kube::source::KubernetesSource;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -56,7 +57,9 @@ fn verdicts_change_answers_of_a_service_with_a_check_and_of_no_other() {
     // What was known before the start holds for the first answer.
     judge(&manager, 1, MemberClass::DownOnceUp);
     judge(&manager, 2, MemberClass::Up);
-    let running = source::start(settings(&folder), None, &manager).expect("a thread");
+    let running = manager
+        .start_source(KubernetesSource { settings: settings(&folder), fleet: None })
+        .expect("a thread");
     assert_eq!((answered(&manager, "web"), answered(&manager, "plain")), (vec![2], vec![1, 2]));
     assert_eq!(answered(&manager, "10-3-0-1.web"), [1], "the name of one endpoint");
     judge(&manager, 2, MemberClass::DownOnceUp);

@@ -11,6 +11,7 @@ use source_kube::names::ClusterZone;
 use source_kube::saved::path as saved_path;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use zone_manager::hold::Acceptance;
 
 const SERVICES: u8 = 60;
 
@@ -406,7 +407,7 @@ fn a_restart_does_not_end_a_hold_and_the_printed_name_accepts_all_of_it() {
     // The name of the layer has the form of a name, as the command wants it.
     assert_eq!(zone("kubernetes/0").to_string(), "kubernetes/0.");
     let accepted = watched.manager.accept("cluster.local.").wait().expect("it runs");
-    assert!(accepted.is_some() && watched.manager.holds().all().is_empty());
+    assert!(matches!(accepted, Acceptance::Served(_)) && watched.manager.holds().all().is_empty());
     assert_eq!((watched.answer("web-7"), watched.answer("web-59")), (Some(1), None));
     watched.stop();
     let now = std::fs::read(saved_path(&folder)).expect("a saved state");

@@ -6,7 +6,8 @@ use packet::View;
 use source_kube::cluster::{Cluster, Exposed, ObjectName};
 use source_kube::names::reverse_name;
 use source_kube::objects::{Endpoint, Service, ServiceKind, Slice, SliceOf};
-use source_kube::{saved, source};
+use source_kube::saved;
+use source_kube::source::KubernetesSource;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +41,9 @@ fn served(services: usize, folder: &Path) -> (usize, usize) {
     let zones = ["cluster.local.".to_owned()];
     saved::save(folder, &zones, &cluster(services)).expect("it is saved");
     let (manager, thread) = crate::filled::publisher();
-    let running = source::start(settings(folder), None, &manager).expect("a thread");
+    let running = manager
+        .start_source(KubernetesSource { settings: settings(folder), fleet: None })
+        .expect("a thread");
     let image = manager.image();
     let layer = ZoneTable::hosts(&image, View::DEFAULT, 0).expect("the layer of reverse names");
     let count = |address: [u8; 4]| {

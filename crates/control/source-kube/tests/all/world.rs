@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use source_kube::client::Access;
 use source_kube::cluster::Exposed;
 use source_kube::limits::Bounds;
-use source_kube::source::{self, Running, Settings};
+use source_kube::source::KubernetesSource;
+use source_kube::source::{Running, Settings};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -252,7 +253,8 @@ impl Watched {
         };
         edit(&mut settings);
         let (manager, thread) = publisher();
-        let running = source::start(settings, None, &manager).expect("a thread");
+        let running =
+            manager.start_source(KubernetesSource { settings, fleet: None }).expect("a thread");
         Self { running, manager, folder: folder.to_owned(), thread: Some(thread) }
     }
 

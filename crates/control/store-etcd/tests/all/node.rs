@@ -4,7 +4,7 @@ use documents::{MapEvent, MapWriter};
 use image::HashKey;
 use records::{
     Batch, Edit, Fleet, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
-    SetValue, SoleOwner, StoreSettings, View, WriteContext, WriteResult,
+    SetValue, StoreSource, View, WriteContext, WriteResult,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -70,8 +70,8 @@ impl Running {
         let store = Box::new(EtcdStore::closed(folder, settings).unwrap());
         // A process that another test starts has our files, and their locks, for a moment.
         let list = Some(folder.join("zones"));
-        let opening = StoreSettings { store, waits: true, list, may_write };
-        let started = RecordService::start_on(publisher.clone(), opening, Arc::new(SoleOwner));
+        let opening = StoreSource { store, waits: true, list, may_write };
+        let started = publisher.start_source(opening);
         let (service, serving) = started.unwrap();
         Self { service, publisher, _serving: serving, _publishing: publishing }
     }

@@ -1,7 +1,7 @@
 //! A record service on a store, and helpers to write to it.
 use compile::Image;
 use image::HashKey;
-use records::{Batch, Edit, Policy, RecordService, SetValue, SoleOwner, WriteContext};
+use records::{Batch, Edit, Policy, RecordService, SetValue, WriteContext};
 use std::sync::Arc;
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
@@ -29,7 +29,7 @@ pub fn servers() -> Edit {
 pub fn serve(store: RedbStore) -> (RecordService, ZonePublisher, impl Sized) {
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
     let (control, running) = ZonePublisher::start(Image::new(key)).unwrap();
-    let started = RecordService::start(control.clone(), Box::new(store), Arc::new(SoleOwner));
+    let started = RecordService::start(&control, Box::new(store));
     let (service, serving) = started.unwrap();
     (service, control, (serving, running))
 }

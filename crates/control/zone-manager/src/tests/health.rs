@@ -183,7 +183,7 @@ fn rules_beside_signatures_are_refused_and_comments_are_not() {
     loader.add(origin.as_name(), Rtype::NS, 60, b"\x02ns\0", 0).unwrap();
     let signature = [&[0, 1, 8, 2, 0, 0, 0, 60][..], &[0; 11], &[0; 16]].concat();
     loader.add(name("www.signed.").as_name(), Rtype::RRSIG, 60, &signature, 0).unwrap();
-    fixture.publisher.wait(fixture.updates.put_zone(loader.finish().unwrap())).unwrap();
+    fixture.updates.sync_zone(loader.finish().unwrap(), None).wait().unwrap();
     let put = |rules| {
         let change = members("www.signed.", rules, &[[10, 0, 0, 1]]);
         fixture.apply(Target::Zone(name("signed.")), vec![change])

@@ -123,7 +123,7 @@ impl Simulation {
         let (publisher, running) = ZonePublisher::start(image).unwrap();
         let source = |kind| {
             let hold = HoldPolicy::Never;
-            let updates = publisher.register(&SourceSettings { hold, ..settings(kind) });
+            let updates = publisher.start_source(SourceSettings { hold, ..settings(kind) });
             Simulated { updates, zone: None, layer: None }
         };
         let sources = KINDS.map(source).into();

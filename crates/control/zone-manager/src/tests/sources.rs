@@ -1,5 +1,6 @@
 //! Several sources: who owns a zone, full syncs, holds and layers.
 use super::*;
+use crate::hold::{Acceptance, Arrival, Evidence, HeldZone};
 use ::image::ZoneTable;
 use std::time::Duration;
 
@@ -75,10 +76,10 @@ fn content_that_lost_most_is_held_until_it_is_accepted_or_whole_again() {
     assert!(fixture.publisher.holds().all().is_empty());
     assert_eq!(fixture.sync(60), SyncOutcome::Published);
     assert!(matches!(fixture.sync(3), SyncOutcome::Held(_)));
-    let accepted = fixture.publisher.accept("example.org.").wait().unwrap();
+    let accepted = fixture.accept("example.org.");
     assert_eq!(accepted.map(|held| (held.had, held.has)), Some((61, 4)));
     assert_eq!((fixture.addresses(), fixture.publisher.holds().all().len()), (3, 0));
-    assert_eq!(fixture.publisher.accept("example.org.").wait(), Ok(None), "nothing is held");
+    assert!(fixture.accept("example.org.").is_none(), "nothing is held");
 }
 
 #[test]
@@ -104,13 +105,13 @@ fn held_layer_is_accepted_by_its_name_or_with_a_zone_of_its_source() {
     assert_eq!(held(&fixture), ["test/0."]);
     // The API and the command take names alone.
     let key = name("test/0").to_string();
-    assert!(fixture.publisher.accept(&key).wait().unwrap().is_some());
+    assert!(fixture.accept(&key).is_some());
     assert!(held(&fixture).is_empty());
     layer(&mut fixture, 60);
     layer(&mut fixture, 3);
     fixture.sync(3);
     assert_eq!(held(&fixture), ["example.org.", "test/0."]);
-    assert!(fixture.publisher.accept("example.org.").wait().unwrap().is_some());
+    assert!(fixture.accept("example.org.").is_some());
     assert!(held(&fixture).is_empty(), "both are of one list");
 }
 
@@ -119,7 +120,7 @@ fn held_content_is_served_after_its_time() {
     let mut fixture = start();
     let hold = HoldPolicy::Until(Duration::from_millis(20));
     let of_time = SourceSettings { hold, ..settings(SourceKind::File) };
-    fixture.updates = fixture.publisher.register(&of_time);
+    fixture.updates = fixture.publisher.start_source(of_time);
     assert_eq!(fixture.sync(60), SyncOutcome::Published);
     assert!(matches!(fixture.sync(0), SyncOutcome::Held(_)));
     test_support::wait::until_eq("addresses", || fixture.addresses(), 0);
@@ -133,7 +134,7 @@ fn greater_kind_owns_a_zone_and_hides_the_other() {
     let catalog = || fixture.publisher.catalog().zones().pop().unwrap();
     let kubernetes = ZoneOwner::Source("test".into());
     assert_eq!((catalog().owner, catalog().hidden.len()), (kubernetes.clone(), 0));
-    let file = fixture.publisher.register(&settings(SourceKind::File));
+    let file = fixture.publisher.start_source(settings(SourceKind::File));
     let path = std::path::PathBuf::from("/etc/dunlin/example.zone");
     let changes = || vec![address("a.example.org.", [10, 0, 0, 1])];
     fixture.apply(of_zone(), changes());
@@ -141,7 +142,7 @@ fn greater_kind_owns_a_zone_and_hides_the_other() {
     assert!(fixture.exists("a.example.org."), "a zone is served until its owner has content");
     assert_eq!((catalog().owner, catalog().is_loaded), (ZoneOwner::File(path), false));
     let empty = zone(&fixture.publisher.image(), "example.org.");
-    fixture.publisher.wait(file.put_zone(empty)).unwrap();
+    file.sync_zone(empty, None).wait().unwrap();
     assert_eq!((fixture.addresses(), catalog().hidden), (0, vec![kubernetes.clone()]));
     fixture.apply(of_zone(), changes());
     assert_eq!(fixture.addresses(), 0, "changes of a hidden zone are kept, not served");
@@ -155,7 +156,7 @@ fn greater_kind_owns_a_zone_and_hides_the_other() {
 #[test]
 fn second_source_of_a_kind_is_refused() {
     let fixture = start();
-    let mut other = fixture.publisher.register(&settings(SourceKind::Kubernetes));
+    let mut other = fixture.publisher.start_source(settings(SourceKind::Kubernetes));
     let mut epoch = other.full_sync(of_zone());
     put_all(&mut epoch, 1);
     let owner = ZoneOwner::Source("test".into());
@@ -176,7 +177,7 @@ fn claimed_zone_answers_servfail_until_it_is_loaded() {
     };
     assert_eq!(is_loaded(), Some(false));
     let late = zone(&fixture.publisher.image(), "late.example.");
-    fixture.publisher.wait(fixture.updates.put_zone(late)).unwrap();
+    fixture.updates.sync_zone(late, None).wait().unwrap();
     assert_eq!(is_loaded(), Some(true));
     assert_eq!(fixture.sync(1), SyncOutcome::Published);
 }
@@ -206,7 +207,75 @@ fn removed_zone_can_be_added_again() {
     assert_eq!(fixture.publisher.image().zones().count(), 0);
     let again = zone(&fixture.publisher.image(), "example.org.");
     fixture.updates.remove_zone(origin.as_name());
-    fixture.publisher.wait(fixture.updates.put_zone(again)).unwrap();
+    fixture.updates.sync_zone(again, None).wait().unwrap();
     assert_eq!(fixture.addresses(), 0, "its records stay removed");
     assert_eq!(fixture.publisher.image().zones().count(), 1);
+}
+
+/// A zone of names that its source has compiled, and how it came.
+fn compiled(fixture: &Fixture, names: u8, arrival: Arrival) -> (Zone, Option<Evidence>) {
+    let mut zone = zone(&fixture.publisher.image(), "example.org.");
+    let changes = (0..names).map(|n| address(&format!("n{n}.example.org."), [10, 0, 0, n]));
+    assert!(crate::edits::apply(&mut zone, changes.collect()).iter().all(Result::is_ok));
+    let had = Some(fixture.addresses() as u64);
+    (zone, Some(Evidence { arrival, is_cut: false, had, has: names.into() }))
+}
+
+#[test]
+fn content_of_a_source_that_gives_again_is_judged_by_its_evidence() {
+    use SyncOutcome::{Doubted, Held, Published};
+    let mut fixture = start();
+    let again = SourceSettings { hold: HoldPolicy::Source, ..settings(SourceKind::File) };
+    fixture.updates = fixture.publisher.start_source(again);
+    let sync = |names, arrival| {
+        let (zone, evidence) = compiled(&fixture, names, arrival);
+        fixture.updates.sync_zone(zone, evidence).wait().unwrap().outcome
+    };
+    let accept = || fixture.publisher.accept("example.org.").wait().unwrap();
+    assert_eq!((sync(60, Arrival::InPlace), fixture.addresses()), (Published, 60));
+    assert!(matches!(sync(5, Arrival::InPlace), Held(HeldZone { had: 60, has: 5, .. })));
+    assert_eq!(fixture.addresses(), 60, "what is held is neither served nor kept");
+    assert!(fixture.updates.is_held(&of_zone()));
+    let Acceptance::GiveAgain(held) = accept() else { panic!("its source has it") };
+    assert_eq!((held.has, fixture.addresses()), (5, 60));
+    assert_eq!((sync(5, Arrival::InPlace), fixture.addresses()), (Published, 5));
+    assert_eq!(accept(), Acceptance::NotHeld);
+    sync(60, Arrival::InPlace);
+    sync(5, Arrival::InPlace);
+    fixture.updates.drop_held(&of_zone());
+    assert_eq!((accept(), fixture.addresses()), (Acceptance::NotHeld, 60));
+    assert_eq!((sync(5, Arrival::Whole), fixture.addresses()), (Doubted, 5));
+    let believed = compiled(&fixture, 0, Arrival::InPlace).0;
+    let synced = fixture.updates.sync_zone(believed, None).wait().unwrap();
+    assert_eq!((synced.outcome, fixture.addresses()), (Published, 0), "it is not judged");
+}
+
+#[test]
+fn layers_keep_their_content_in_another_order_and_are_held_by_their_files() {
+    let fixture = start();
+    let hosts = SourceSettings { hold: HoldPolicy::Source, ..settings(SourceKind::Hosts) };
+    let updates = fixture.publisher.start_source(hosts);
+    let files = |names: &[&str]| {
+        let last = updates.set_layers(names.iter().map(Into::into).collect());
+        fixture.publisher.wait(last).unwrap();
+    };
+    let sync = |number, had, has| {
+        let evidence = Evidence { arrival: Arrival::InPlace, is_cut: false, had, has };
+        let zone = zone(&fixture.publisher.image(), ".");
+        let given = updates.sync(Target::Layer(number), zone, Some(evidence));
+        matches!(given.wait().unwrap().outcome, SyncOutcome::Held(_))
+    };
+    let content = |number| updates.content(&Target::Layer(number));
+    let held = || fixture.publisher.holds().all().into_keys().collect::<Vec<_>>();
+    files(&["/etc/A", "/etc/B"]);
+    assert!(!sync(0, None, 60) && !sync(1, None, 60));
+    let (a, b) = (content(0).unwrap(), content(1).unwrap());
+    files(&["/etc/new", "/etc/B", "/etc/A"]);
+    assert!(content(0).is_none());
+    assert!(Arc::ptr_eq(&content(1).unwrap(), &b) && Arc::ptr_eq(&content(2).unwrap(), &a));
+    assert!(sync(2, Some(60), 3) && Arc::ptr_eq(&content(2).unwrap(), &a));
+    assert_eq!(held(), ["/etc/A"]);
+    files(&["/etc/B"]);
+    assert!(held().is_empty(), "it is gone with its file");
+    assert!(fixture.publisher.image().hosts(View::DEFAULT, 1).is_none());
 }

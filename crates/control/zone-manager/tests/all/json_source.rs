@@ -8,6 +8,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 use test_support::wait::until_eq;
 use wire::{Name, NameBuf, Rtype};
@@ -27,6 +28,8 @@ struct JsonSource {
 }
 
 impl Source for JsonSource {
+    type Started = JoinHandle<()>;
+
     fn settings(&self) -> SourceSettings {
         SourceSettings {
             name: "json".into(),
@@ -36,7 +39,14 @@ impl Source for JsonSource {
         }
     }
 
-    fn run(&mut self, mut updates: UpdateSender) {
+    fn start(self, updates: UpdateSender) -> JoinHandle<()> {
+        thread::spawn(move || self.run(updates))
+    }
+}
+
+impl JsonSource {
+    /// Serves the file as it changes, until it is stopped.
+    fn run(&self, mut updates: UpdateSender) {
         updates.claim(name(ORIGIN), Some(self.file.clone()));
         let mut loaded = None;
         while let Err(RecvTimeoutError::Timeout) = self.stop.recv_timeout(POLL) {
@@ -51,9 +61,7 @@ impl Source for JsonSource {
             loaded = written;
         }
     }
-}
 
-impl JsonSource {
     /// When the file was written, and its length; `None`: it is not there, which changes nothing.
     fn written(&self) -> Option<(SystemTime, u64)> {
         let found = fs::metadata(&self.file).ok()?;
@@ -117,7 +125,7 @@ fn json_file_is_served_as_it_changes() {
     let (publisher, _running) = ZonePublisher::start(Image::new(key)).expect("a thread");
     let (stopper, stop) = channel();
     let source = JsonSource { file: file.clone(), stop };
-    let thread = publisher.start_source(source).expect("a thread");
+    let thread = publisher.start_source(source);
     let node = |label: &str| {
         let image = publisher.image();
         let zone = image.zone(name(ORIGIN).as_name())?;

@@ -1,7 +1,7 @@
 //! Zones whose files lose most of their names.
 use super::*;
 use source_file::saved;
-use zone_manager::hold::NotHeld;
+use zone_manager::hold::Acceptance;
 
 /// A zone of so many names, two of which are those of every zone here.
 fn zone(serial: u32, names: usize) -> String {
@@ -57,8 +57,12 @@ impl Fixture {
         status.held.map(|held| (held.had, held.has))
     }
 
+    fn acceptance(&self, held: &str) -> Acceptance {
+        self.control.accept(held).wait().expect("it runs")
+    }
+
     fn accept(&self) {
-        self.control.holds().accept(origin().as_name()).expect("it is held");
+        assert!(matches!(self.acceptance(&origin().to_string()), Acceptance::GiveAgain(_)));
         assert!(self.zones.commands.wait(self.zones.load(origin())));
     }
 }
@@ -83,7 +87,7 @@ fn a_file_cut_off_in_place_is_held_until_it_is_whole_again() {
 #[test]
 fn a_held_file_is_served_once_it_is_accepted() {
     let fixture = start("hold-accept");
-    assert_eq!(fixture.control.holds().accept(origin().as_name()), Err(NotHeld));
+    assert_eq!(fixture.acceptance(&origin().to_string()), Acceptance::NotHeld);
     fixture.write("a.test", &zone(2, 30));
     fixture.write("a.test", &zone(2, 4));
     assert_eq!(fixture.held(), Some((100, 4)));
@@ -288,7 +292,7 @@ fn a_hosts_file_is_held_like_a_zone_file() {
     let cut_off = hosts(100) + "192.0.2.2 cut";
     assert_eq!(read(&cut_off), (ZoneState::Behind, 100, Some((101, true))));
     let name = file.display().to_string();
-    fixture.control.holds().accept(&name).expect("it is held");
+    assert!(matches!(fixture.acceptance(&name), Acceptance::GiveAgain(_)));
     assert!(fixture.zones.commands.wait(fixture.zones.load_hosts(file.clone())));
     let status = fixture.zones.hosts().swap_remove(0);
     assert_eq!((status.state, status.names, status.held), (ZoneState::Current, 101, None));

@@ -101,17 +101,35 @@ fn check_unsafe(one: &Crate, wrong: &mut Vec<String>) {
     }
 }
 
-/// Only the zone manager publishes images: sources have a sender of updates.
+/// Only the zone manager publishes images and judges content: sources have a sender of updates, and
+/// others its one function.
 fn check_publishing(one: &Crate, wrong: &mut Vec<String>) {
     if one.name == "zone-manager" {
         return;
     }
     for file in sources(&one.directory.join("src")) {
-        if code(&file).contains("Publisher<Image>") {
-            let file = file.display();
+        let (code, file) = (code(&file), file.display());
+        if code.contains("Publisher<Image>") {
             wrong.push(format!("{file}: only zone-manager may have a `Publisher<Image>`"));
         }
+        for word in ["LOSS_MIN", "HoldEntry", "is_loss("] {
+            if code.contains(word) && one.layer <= Layer::Node {
+                wrong.push(format!("{file}: `{word}`: only `zone_manager::hold::judge` judges"));
+            }
+        }
     }
+}
+
+/// The crates with a production type that is a source of the zone manager.
+#[cfg(test)]
+fn crates_with_sources(crates: &[Crate]) -> Vec<&str> {
+    let has_one = |file: &PathBuf| {
+        let code = code(file);
+        let code = code.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+        code.lines().any(|line| line.starts_with("impl Source for "))
+    };
+    let is_there = |one: &&Crate| sources(&one.directory.join("src")).iter().any(has_one);
+    crates.iter().filter(is_there).map(|one| one.name.as_str()).collect()
 }
 
 /// A source file without its line comments; empty when there is no such file.
@@ -153,6 +171,9 @@ mod tests {
         let crates = crate::crates::load();
         assert!(crates.iter().any(|one| one.name == "dunlin"), "the binary is a crate");
         assert_eq!(violations(&crates), Vec::<String>::new());
+        let mut sources = crates_with_sources(&crates);
+        sources.sort_unstable();
+        assert_eq!(sources, ["records", "source-file", "source-kube", "zone-manager"]);
     }
 
     fn example(name: &str, layer: Layer, dependencies: &[&str]) -> Crate {

@@ -37,7 +37,7 @@ pub struct Writer {
     key: Arc<HashKey>,
     /// The last assigned revision.
     revision: Revision,
-    /// The last revision that the fleet is told of once it is live.
+    /// The newest revision that is reported to the fleet once it is live.
     reported: Revision,
     /// The largest known revision while the store was never read.
     revision_known: Revision,

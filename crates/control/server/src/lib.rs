@@ -27,7 +27,6 @@ mod kubernetes;
 mod kubernetes;
 mod limits;
 mod live;
-mod local;
 mod log;
 mod panics;
 mod peer;

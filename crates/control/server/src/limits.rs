@@ -14,8 +14,6 @@ pub const PASSED_MAX: usize = 4096;
 pub const NOTIFY_TIME_MAX: Duration = Duration::from_secs(1);
 /// Bytes of one entry of the user database.
 pub const USER_ENTRY_LEN_MAX: usize = 1 << 20;
-/// Errors of a zone file in the status; `dunlin check` reports all.
-pub const ZONE_ERRORS_MAX: usize = 10;
 /// Bytes of log lines that wait to be written; lines above it are lost and counted.
 pub const LOG_LEN_MAX: usize = 1 << 20;
 /// Maximum wait for the log to be written when the process ends.

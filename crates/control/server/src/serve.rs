@@ -13,7 +13,7 @@ use crate::server::{Handler, Server};
 use crate::sockets::Listening;
 use crate::systemd::Manager;
 use crate::workers::CorePlanner;
-use crate::zones::{self, Zones};
+use crate::zones;
 use crate::{gather, kubernetes, log, peer, prober, threads, workers};
 use ::health::HealthService;
 use admin::{CompletedRestart, Connection, Endpoint, RestartOffer};
@@ -381,7 +381,7 @@ impl RunningServer {
 }
 
 /// What is known before the first query: the health of addresses, the zones, the cluster.
-type Sources = (HealthService, (Zones, CommandId), Option<Kubernetes>);
+type Sources = (HealthService, (source_file::Zones, CommandId), Option<Kubernetes>);
 
 /// Starts the sources. Health comes first: no first answer names what was down.
 fn sources(
@@ -391,7 +391,8 @@ fn sources(
     worker_cpus: &[Option<usize>],
 ) -> Anyhow<Sources> {
     let prober = prober::start(config, control, documents, worker_cpus)?;
-    let zones = Zones::start_configured(control, config)?;
+    let zones =
+        source_file::Zones::start(control, zones::configured(config), config.server.folder())?;
     Ok((prober, zones, kubernetes::start(config, control, documents)?))
 }
 

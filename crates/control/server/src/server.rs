@@ -22,7 +22,7 @@ use crate::systemd::Notify;
 use crate::threads::{StartedThreads, ThreadCounters, Threads, WorkerDeps};
 use crate::workers::{self, AddressSocket, WorkerCpus};
 use crate::zone_changes;
-use crate::zones::{self, ZoneConfig, Zones};
+use crate::zones;
 use ::health::{HealthService, THREAD as PROBER};
 use admin::{SharedSocket, SocketKind};
 use api::Api;
@@ -63,7 +63,7 @@ pub struct Server {
     /// The addresses that the server answers on.
     pub listen: Vec<String>,
     pub control: ZonePublisher,
-    pub zones: Zones,
+    pub zones: source_file::Zones,
     /// Empty while the store is opened, or without a store in the config.
     pub store: OnceLock<Stored>,
     /// The names of a Kubernetes cluster; gone once it is stopped, or none is watched.
@@ -260,7 +260,7 @@ impl Server {
                 Err(refusal) => return refusal,
             };
             self.change_bypass(live.config());
-            let zone_config = ZoneConfig::new(live.config());
+            let zone_config = zones::configured(live.config());
             let load_id = self.zones.reload(zone_config);
             let checks = live.config().health.checks.clone();
             (load_id, reloaded, live.status.restart_needed.clone(), checks)
@@ -390,7 +390,7 @@ impl Server {
     /// The names of all threads, in the order in which [`serve`](crate::serve) ends them.
     pub fn threads_to_end(&self) -> Vec<String> {
         let answering = self.counters().iter().map(|counters| counters.name.clone());
-        let others = [zones::LOADER, zones::SAVER, CLUSTER, PROBER, WRITER, CONTROL];
+        let others = [source_file::LOADER, source_file::SAVER, CLUSTER, PROBER, WRITER, CONTROL];
         answering.chain(others.map(str::to_owned)).collect()
     }
 

@@ -1,50 +1,27 @@
-//! The zones and hosts files of the config: loads and saves them, adds and removes them while the
-//! server runs, and reports their status.
-mod hosts;
-mod loading;
-mod registry;
-
-use crate::local::BuiltInZones;
+//! The zones that the config asks for, and the image before them.
 use compile::Image;
-use config::{Config, Zone};
-use hosts::HostsFiles;
+use config::{Config, Forward, Mode, Zone};
 use image::{HASH_KEY_WORDS, HashKey};
-use loading::{Copies, FileZones, Updates};
-use registry::ZoneRegistry;
-use source_file::{CommandId, CommandSender, FilesToLoad, Source, ZoneFile, ZoneSaver, saved};
-use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
-use tokio::sync::oneshot;
-use wire::NameBuf;
-use zone_manager::ZonePublisher;
-use zone_manager::status::{HostsStatus, ZoneStatus};
+use source_file::{BuiltInZones, FilesToLoad, ZoneConfig, ZoneFile};
+use std::sync::Arc;
 
-/// The thread that loads zones.
-pub const LOADER: &str = "zone-files";
-/// The thread that saves zones.
-pub const SAVER: &str = "zone-saver";
-
-/// The zones of a config.
-#[derive(Clone, Debug, Default)]
-pub struct ZoneConfig {
-    files: FilesToLoad,
-    built_in: BuiltInZones,
-    /// The TTL of records from hosts files in seconds.
-    hosts_ttl: u32,
-    /// How long the copies of other zones stay.
-    saved_for: Duration,
-}
-
-impl ZoneConfig {
-    /// Those of a config.
-    pub fn new(config: &Config) -> Self {
-        let built_in = BuiltInZones::new(config.server.local_zones, &config.forwards);
-        let hosts_ttl = config.hosts.ttl.as_secs() as u32;
-        let files = FilesToLoad { zones: files(&config.zones), hosts: config.hosts.files.clone() };
-        Self { files, built_in, hosts_ttl, saved_for: config.server.saved_for }
+/// The zone files, hosts files and built-in zones of a config.
+pub fn configured(config: &Config) -> ZoneConfig {
+    let suffixes = |is_local: bool| {
+        let is_it = move |rule: &&Forward| (rule.mode == Mode::Local) == is_local;
+        config.forwards.iter().filter(is_it).map(|rule| rule.suffix.clone()).collect()
+    };
+    let file = |zone: &Zone| ZoneFile { origin: zone.name.clone(), file: zone.file.clone() };
+    let zones = config.zones.iter().map(file).collect();
+    ZoneConfig {
+        files: FilesToLoad { zones, hosts: config.hosts.files.clone() },
+        built_in: BuiltInZones {
+            by_default: config.server.local_zones,
+            own: suffixes(true),
+            others: suffixes(false),
+        },
+        hosts_ttl: config.hosts.ttl.as_secs() as u32,
+        saved_for: config.server.saved_for,
     }
 }
 
@@ -59,189 +36,3 @@ pub fn empty_image() -> Result<Image, getrandom::Error> {
     }
     Ok(Image::new(Arc::new(HashKey::new(words))))
 }
-
-/// The zones, and the threads that load and save them.
-pub struct Zones {
-    commands: CommandSender,
-    control: ZonePublisher,
-    registry: Arc<ZoneRegistry>,
-    built_in: Arc<Mutex<BuiltInZones>>,
-    hosts: Arc<HostsFiles>,
-    saved_for: Arc<Mutex<Duration>>,
-    /// `None` once stopped.
-    saver: Mutex<Option<Arc<ZoneSaver>>>,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl Zones {
-    /// As [`Zones::start`], with the zones and the `data_dir` of a config.
-    ///
-    /// # Errors
-    /// As [`Zones::start`].
-    pub fn start_configured(
-        control: &ZonePublisher,
-        config: &Config,
-    ) -> io::Result<(Self, CommandId)> {
-        let zones = ZoneConfig::new(config);
-        Self::start(control, zones, config.server.folder())
-    }
-
-    /// Starts the threads, and loads every zone once; the command is done when all were tried.
-    /// Until it is loaded, a zone answers SERVFAIL (invariant I10). Copies of good zones are saved
-    /// in `data_dir`, if there is one.
-    ///
-    /// # Errors
-    /// A thread could not be started.
-    pub fn start(
-        control: &ZonePublisher,
-        config: ZoneConfig,
-        data_dir: Option<&Path>,
-    ) -> io::Result<(Self, CommandId)> {
-        let registry = Arc::new(ZoneRegistry::default());
-        registry.set(&config.files.zones);
-        let hosts = Arc::new(HostsFiles::default());
-        hosts.set(&config.files.hosts);
-        let folder = data_dir.map(saved::folder);
-        let newest = control.clone();
-        let newest = move |origin: wire::Name<'_>| newest.image().zone(origin).cloned();
-        let saver = folder.clone().map(|folder| ZoneSaver::start(folder, newest)).transpose()?;
-        let saver = saver.map(Arc::new);
-        let built_in = Arc::new(Mutex::new(config.built_in.clone()));
-        let saved_for = Arc::new(Mutex::new(config.saved_for));
-        let updates = Updates::new(control);
-        updates.claim(&config.files.zones);
-        let mut zones = FileZones::new(
-            control.clone(),
-            updates,
-            Arc::clone(&registry),
-            folder.zip(saver.clone()).map(|(folder, saver)| Copies {
-                folder,
-                saver,
-                saved_for: Arc::clone(&saved_for),
-            }),
-            Arc::clone(&built_in),
-            Arc::clone(&hosts),
-        );
-        zones.put_built_in(&config.files.zones);
-        control.wait(control.last());
-        let (commands, mut source) = Source::new();
-        let run = move || source.run(&mut zones);
-        let thread = thread::Builder::new().name(LOADER.into()).spawn(run)?;
-        let zones = Self {
-            commands,
-            control: control.clone(),
-            registry,
-            built_in,
-            hosts,
-            saved_for,
-            saver: Mutex::new(saver),
-            thread: Mutex::new(Some(thread)),
-        };
-        let first = zones.set(config);
-        Ok((zones, first))
-    }
-
-    /// Replaces the zones and hosts files. Loads new and moved ones; removes the others with their
-    /// copies.
-    pub fn set(&self, config: ZoneConfig) -> CommandId {
-        self.commands.set_files(self.take(config))
-    }
-
-    /// As [`Zones::set`], and loads every file again.
-    pub fn reload(&self, config: ZoneConfig) -> CommandId {
-        self.commands.reload(self.take(config))
-    }
-
-    /// Loads the file of a zone, even if unchanged.
-    pub fn load(&self, origin: NameBuf) -> CommandId {
-        self.commands.load(origin)
-    }
-
-    /// Loads a hosts file, even if unchanged.
-    pub fn load_hosts(&self, file: PathBuf) -> CommandId {
-        self.commands.load_hosts(file)
-    }
-
-    fn take(&self, config: ZoneConfig) -> FilesToLoad {
-        *lock(&self.built_in) = config.built_in;
-        *lock(&self.saved_for) = config.saved_for;
-        self.hosts.set_ttl(config.hosts_ttl);
-        config.files
-    }
-
-    /// Waits until a command is done: the status has the result of each zone. False: the zones were
-    /// stopped before.
-    pub async fn wait(&self, command: CommandId) -> bool {
-        let (sender, done) = oneshot::channel();
-        let commands = self.commands.clone();
-        let wait = move || {
-            // The requester may be gone.
-            let _ = sender.send(commands.wait(command));
-        };
-        let waiter = thread::Builder::new().name("zone-waiter".into()).spawn(wait);
-        match waiter {
-            Ok(_) => done.await.unwrap_or(false),
-            Err(_) => self.commands.wait(command),
-        }
-    }
-
-    /// The status of each configured zone, in the order of the config.
-    pub fn status(&self) -> Vec<ZoneStatus> {
-        let mut status = self.registry.status();
-        let mut held = self.control.holds().all();
-        if !held.is_empty() {
-            status.iter_mut().for_each(|zone| zone.held = held.remove(&zone.name));
-        }
-        status
-    }
-
-    /// The status of each hosts file, in the order of the config.
-    pub fn hosts(&self) -> Vec<HostsStatus> {
-        let mut status = self.hosts.status();
-        let holds = self.control.holds();
-        status.iter_mut().for_each(|hosts| hosts.held = holds.held(&hosts.file));
-        status
-    }
-
-    /// Whether the thread that loads zones panicked.
-    pub fn have_failed(&self) -> bool {
-        self.commands.have_failed()
-    }
-
-    /// Why zones cannot be saved now; `None`: they can.
-    pub fn trouble(&self) -> Option<String> {
-        lock(&self.saver).as_ref()?.trouble()
-    }
-
-    /// Finishes the current load and pending copies, and stops.
-    pub fn stop(&self) {
-        self.commands.stop();
-        if let Some(thread) = lock(&self.thread).take()
-            && thread.join().is_err()
-        {
-            tracing::error!("the thread that loads zones panicked; they were served as they were");
-        }
-        // Wait without the lock, so that the status does not wait.
-        let saver = lock(&self.saver).take();
-        drop(saver);
-    }
-}
-
-impl Drop for Zones {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-fn files(zones: &[Zone]) -> Vec<ZoneFile> {
-    let file = |zone: &Zone| ZoneFile { origin: zone.name.clone(), file: zone.file.clone() };
-    zones.iter().map(file).collect()
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // No code that holds it can panic midway.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests;

@@ -6,6 +6,7 @@ extern crate self as source_file;
 
 mod change;
 mod file_events;
+mod file_loop;
 mod folders;
 mod handler;
 mod hosts;
@@ -14,11 +15,12 @@ mod lint;
 mod load;
 pub mod saved;
 mod signatures;
-mod source;
 mod stamp;
 mod visit;
 mod watch;
+mod zones;
 
+pub use file_loop::FileLoop;
 pub use handler::{FilesToLoad, LoadAttempt, LoadHandler, WriteKind, ZoneFile};
 pub use hosts::{LoadedHosts, load_hosts, read_hosts};
 pub use lint::{check_serial, lint};
@@ -28,5 +30,5 @@ pub use signatures::{
     SignatureReport, VERIFIED_AT_LOAD_MAX, VERIFIED_MAX, check_signatures, seconds_now,
     signature_span,
 };
-pub use source::Source;
 pub use watch::{CommandId, CommandSender};
+pub use zones::{BuiltInZones, LOADER, SAVER, ZoneConfig, Zones};

@@ -26,3 +26,5 @@ pub const HOSTS_LINE_LEN_MAX: usize = 64 << 10;
 pub const HOSTS_NAMES_MAX: usize = 1 << 24;
 /// Reported errors of one hosts file.
 pub const HOSTS_ERRORS_MAX: usize = 100;
+/// Errors of a zone file in the status; `dunlin check` reports all.
+pub const ZONE_ERRORS_MAX: usize = 10;

@@ -91,3 +91,35 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    #[test]
+    fn dropped_promise_wakes_the_waiter() {
+        let (promise, answer) = answer::<u8, Stopped>();
+        let waiter = thread::spawn(|| answer.wait());
+        drop(promise);
+        assert_eq!(waiter.join().expect("no panic"), Err(Stopped));
+    }
+
+    #[test]
+    fn answer_wakes_the_task() {
+        struct WakeFlag(AtomicBool);
+        impl Wake for WakeFlag {
+            fn wake(self: Arc<Self>) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        let (promise, mut answer) = answer::<u8, Stopped>();
+        let woken = Arc::new(WakeFlag(AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        assert!(Pin::new(&mut answer).poll(&mut context).is_pending());
+        promise.give(7);
+        assert!(woken.0.load(Ordering::Relaxed));
+        assert_eq!(Pin::new(&mut answer).poll(&mut context), Poll::Ready(Ok(7)));
+    }
+}

@@ -6,8 +6,8 @@
 //! a config. Held content is not used until an operator accepts it (`dunlin zones accept ZONE`,
 //! `dunlin reload --accept`, `--accept-loss`).
 //!
-//! A hold of a file's zone stores two counts, not the content; its source reads the file again after
-//! it was accepted.
+//! A hold of a file's zone stores two counts, not the content; its source reads the file again
+//! after it was accepted.
 use crate::limits::LOSS_MIN;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

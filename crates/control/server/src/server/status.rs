@@ -5,7 +5,6 @@ use crate::gather::{self, seconds};
 use crate::kubernetes::Kubernetes;
 use crate::resources::VERSION;
 use crate::store::{Stored, WRITER};
-use crate::zones;
 use std::time::{Instant, SystemTime};
 use worker::Connections;
 use zone_manager::status::{
@@ -85,7 +84,7 @@ impl Server {
     /// Threads of the control plane that ended unexpectedly.
     pub(super) fn failed(&self) -> Vec<String> {
         let each = [
-            (zones::LOADER, self.zones.have_failed()),
+            (source_file::LOADER, self.zones.have_failed()),
             (CONTROL, self.control.has_failed()),
             (CLUSTER, lock(&self.kubernetes).as_ref().is_some_and(Kubernetes::has_failed)),
             (PROBER, self.prober.has_failed()),

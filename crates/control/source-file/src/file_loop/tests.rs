@@ -61,7 +61,7 @@ impl SourceUnderTest {
         let files: Vec<PathBuf> =
             std::iter::once(file.clone()).chain(extra.iter().map(|f| folder.join(f))).collect();
         let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
-        let (commands, mut source) = Source::new();
+        let (commands, mut source) = FileLoop::new();
         let (messages, loads) = channel();
         let thread = std::thread::spawn(move || source.run(&mut LoadRecorder { messages, files }));
         let zones = vec![ZoneFile { origin, file }];
@@ -209,7 +209,7 @@ fn hosts_files_are_loaded_when_they_change() {
     let folder = std::env::temp_dir().join(format!("source-hosts-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     fs::create_dir_all(&folder).expect("a folder");
-    let (commands, mut source) = Source::new();
+    let (commands, mut source) = FileLoop::new();
     let notes = TestLog::default();
     let mut handler = notes.clone();
     let thread = std::thread::spawn(move || source.run(&mut handler));
@@ -234,7 +234,7 @@ fn hosts_files_are_loaded_when_they_change() {
 
 #[test]
 fn replaced_zone_list_loads_only_new_and_moved_zones() {
-    let (commands, mut source) = Source::new();
+    let (commands, mut source) = FileLoop::new();
     let notes = TestLog::default();
     let mut handler = notes.clone();
     let thread = std::thread::spawn(move || source.run(&mut handler));
@@ -289,7 +289,7 @@ impl LoadHandler for PanickingHandler {
 fn panicked_source_is_distinguished_from_stopped() {
     let origin = NameBuf::from_text(b"a.test.", Name::ROOT).expect("a name");
     for fails in [false, true] {
-        let (commands, mut source) = Source::new();
+        let (commands, mut source) = FileLoop::new();
         let thread = std::thread::spawn(move || source.run(&mut PanickingHandler));
         assert!(!commands.have_failed());
         if fails {
@@ -333,7 +333,7 @@ impl LoadHandler for StoppingHandler {
 
 #[test]
 fn stopped_source_loads_no_further_zone() {
-    let (commands, mut source) = Source::new();
+    let (commands, mut source) = FileLoop::new();
     let zone = |n| ZoneFile {
         origin: NameBuf::from_text(format!("{n}.test.").as_bytes(), Name::ROOT).expect("a name"),
         file: PathBuf::from("none"),

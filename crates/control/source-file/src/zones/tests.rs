@@ -1,6 +1,8 @@
 mod hold;
 
 use super::*;
+use compile::Image;
+use image::{HASH_KEY_WORDS, HashKey};
 use std::fs;
 use std::path::PathBuf;
 use wire::Name;
@@ -31,7 +33,7 @@ impl Fixture {
 
     fn start_in(folder: PathBuf, names: &[&str], local: bool) -> Self {
         let wanted = wanted(&folder, names, local);
-        let image = empty_image().expect("randomness");
+        let image = Image::new(Arc::new(HashKey::new([3; HASH_KEY_WORDS])));
         let (control, running) = ZonePublisher::start(image).expect("a thread");
         let (zones, command) =
             Zones::start(&control, wanted, Some(&folder.join("data"))).expect("threads");
@@ -87,7 +89,7 @@ fn wanted(folder: &Path, names: &[&str], local: bool) -> ZoneConfig {
     let files = FilesToLoad { zones, hosts: Vec::new() };
     ZoneConfig {
         files,
-        built_in: BuiltInZones::new(local, &[]),
+        built_in: BuiltInZones { by_default: local, ..BuiltInZones::default() },
         hosts_ttl: 60,
         saved_for: Duration::from_secs(60),
     }

@@ -68,7 +68,7 @@ impl FileScenario {
             true => FilesToLoad { zones: Vec::new(), hosts: vec![file.clone()] },
             false => FilesToLoad::from(vec![zone]),
         };
-        let (commands, mut source) = Source::new();
+        let (commands, mut source) = FileLoop::new();
         let (messages, loads) = channel();
         let path = file.clone();
         let meanwhile = Box::new(move || meanwhile(&path));

@@ -1,52 +1,21 @@
-//! Zone files, hosts files and built-in zones as sources of the zone manager.
-use crate::local::{self, BuiltInZones};
-use crate::zones::hosts::HostsFiles;
-use crate::zones::registry::{ContentInfo, ZoneRegistry};
-use source_file::saved::{self, CopyNote, FileId};
-use source_file::{
-    FilesToLoad, LoadAttempt, LoadHandler, LoadedHosts, VERIFIED_AT_LOAD_MAX, WriteKind, ZoneFile,
-    ZoneSaver, check_serial, check_signatures, load, load_hosts, seconds_now, signature_span,
+//! Zone files as a source: their zones, each from its file or from the copy saved of it.
+use super::registry::{ContentInfo, ZoneRegistry};
+use crate::handler::{LoadAttempt, WriteKind, ZoneFile};
+use crate::saved::{self, CopyNote, FileId, ZoneSaver};
+use crate::{
+    VERIFIED_AT_LOAD_MAX, check_serial, check_signatures, load, seconds_now, signature_span,
 };
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use wire::{Name, NameBuf};
 use zone_manager::hold::{Arrival, Evidence, HeldZone};
 use zone_manager::status::ZoneState;
 use zone_manager::{
-    HoldPolicy, Lane, Sequence, SourceKind, SourceSettings, Stopped, SyncOutcome, Target,
+    HoldPolicy, Lane, Source, SourceKind, SourceSettings, Stopped, SyncOutcome, Target,
     UpdateSender, ZonePublisher,
 };
 use zonefile::LoadSummary;
-
-/// The senders of the three sources of this thread.
-pub struct Updates {
-    files: UpdateSender,
-    hosts: UpdateSender,
-    built_in: UpdateSender,
-}
-
-impl Updates {
-    /// Registers the sources.
-    pub fn new(publisher: &ZonePublisher) -> Self {
-        let register = |(name, kind): (&str, _)| {
-            let (lane, hold) = (Lane::Normal, HoldPolicy::Source);
-            publisher.start_source(SourceSettings { name: name.to_owned(), kind, lane, hold })
-        };
-        Self {
-            files: register((super::LOADER, SourceKind::File)),
-            hosts: register(("hosts-files", SourceKind::Hosts)),
-            built_in: register(("built-in", SourceKind::BuiltIn)),
-        }
-    }
-
-    /// Owns these zones; until one is loaded, it answers SERVFAIL (invariant I10).
-    pub fn claim(&self, zones: &[ZoneFile]) {
-        for ZoneFile { origin, file } in zones {
-            self.files.claim(origin.clone(), Some(file.clone()));
-        }
-    }
-}
 
 /// The saved copies of zones.
 pub struct Copies {
@@ -57,17 +26,32 @@ pub struct Copies {
     pub saved_for: Arc<Mutex<Duration>>,
 }
 
-/// The state of the thread that loads zones.
-pub struct FileZones {
+/// The source of the zones that the config names.
+pub struct FileSource {
+    pub registry: Arc<ZoneRegistry>,
+    pub copies: Option<Copies>,
+}
+
+impl Source for FileSource {
+    type Started = FileLoader;
+
+    fn settings(&self) -> SourceSettings {
+        let (name, kind) = (super::LOADER.to_owned(), SourceKind::File);
+        SourceSettings { name, kind, lane: Lane::Normal, hold: HoldPolicy::Source }
+    }
+
+    fn start(self, updates: UpdateSender) -> FileLoader {
+        let Self { registry, copies } = self;
+        FileLoader { control: updates.publisher(), updates, registry, copies }
+    }
+}
+
+/// Loads zone files and gives them to the zone manager.
+pub struct FileLoader {
     control: ZonePublisher,
-    updates: Updates,
+    updates: UpdateSender,
     registry: Arc<ZoneRegistry>,
     copies: Option<Copies>,
-    /// Which built-in zones the config asks for.
-    wanted: Arc<Mutex<BuiltInZones>>,
-    /// The built-in zones that were passed to the zone manager.
-    built_in: Vec<NameBuf>,
-    hosts: Arc<HostsFiles>,
 }
 
 /// A zone's file as it was when reading began.
@@ -77,28 +61,18 @@ struct Read<'z> {
     began: Instant,
 }
 
-impl FileZones {
-    /// No zones.
-    pub fn new(
-        control: ZonePublisher,
-        updates: Updates,
-        registry: Arc<ZoneRegistry>,
-        copies: Option<Copies>,
-        wanted: Arc<Mutex<BuiltInZones>>,
-        hosts: Arc<HostsFiles>,
-    ) -> Self {
-        Self { control, updates, registry, copies, wanted, built_in: Vec::new(), hosts }
+impl FileLoader {
+    /// Owns these zones; until one is loaded, it answers SERVFAIL (invariant I10).
+    pub fn claim(&self, zones: &[ZoneFile]) {
+        for ZoneFile { origin, file } in zones {
+            self.updates.claim(origin.clone(), Some(file.clone()));
+        }
     }
 
     /// Publishes what was believed before.
     fn publish(&self, zone: impl Into<Arc<compile::Zone>>) {
         // The zone manager ends with the server.
-        let _ = self.updates.files.sync_zone(zone, None).wait();
-    }
-
-    /// Waits until the last of several updates is published.
-    fn wait(&self, last: Option<Sequence>) {
-        last.and_then(|sequence| self.control.wait(sequence));
+        let _ = self.updates.sync_zone(zone, None).wait();
     }
 
     /// Publishes the saved copy of a zone, if there is one.
@@ -203,7 +177,7 @@ impl FileZones {
     fn give(&self, read: &Read<'_>, new: Arc<compile::Zone>, evidence: Evidence) -> bool {
         let (zone, is_cut) = (read.zone, evidence.is_cut);
         let origin = zone.origin.as_name();
-        let synced = self.updates.files.sync_zone(Arc::clone(&new), Some(evidence)).wait();
+        let synced = self.updates.sync_zone(Arc::clone(&new), Some(evidence)).wait();
         match synced.map(|synced| synced.outcome) {
             Ok(SyncOutcome::Held(held)) if self.hold(read, held) => return false,
             Ok(SyncOutcome::Held(_)) => self.publish(new),
@@ -230,7 +204,7 @@ impl FileZones {
             self.publish_copy(origin);
         }
         if self.registry.zone_state(origin) == ZoneState::Unloaded {
-            self.updates.files.drop_held(&Target::Zone(zone.origin.clone()));
+            self.updates.drop_held(&Target::Zone(zone.origin.clone()));
             return false;
         }
         self.registry.note_held(origin);
@@ -263,32 +237,6 @@ impl FileZones {
         }
     }
 
-    /// Gives the content of a hosts file to the zone manager; returns whether it is served.
-    fn give_hosts(&self, file: &Path, loaded: LoadedHosts, arrival: WriteKind) -> bool {
-        let LoadedHosts { zone, names, cut_off } = loaded;
-        let Some(layer) = self.hosts.layer(file) else { return false };
-        let old = self.updates.hosts.content(&layer);
-        let is_known = |old: &Arc<compile::Zone>| saved::are_equal(old, &zone);
-        let is_whole = arrival == WriteKind::Renamed;
-        let evidence = Evidence {
-            arrival: if is_whole { Arrival::Whole } else { Arrival::InPlace },
-            is_cut: cut_off.is_some() && !old.as_ref().is_some_and(is_known),
-            had: old.and_then(|_| self.hosts.names(file)),
-            has: names,
-        };
-        let synced = self.updates.hosts.sync(layer, zone, Some(evidence)).wait();
-        let Ok(SyncOutcome::Held(held)) = synced.map(|synced| synced.outcome) else {
-            self.hosts.put(file, names);
-            return true;
-        };
-        self.hosts.hold(file);
-        let file = file.display();
-        tracing::warn!(%file, names_served = held.had, names_in_file = held.has,
-            "hosts file held: it {}; its content before is served; `dunlin zones accept {file}` \
-             serves it as it is", held.reason());
-        false
-    }
-
     /// Warnings about the signatures of a zone that was published; none of an unsigned one.
     fn check_signatures(&self, zone: &ZoneFile) -> Vec<zonefile::Error> {
         let image = self.control.image();
@@ -304,7 +252,7 @@ impl FileZones {
         for error in &failure.errors {
             tracing::error!(zone = %origin, rule = error.rule.id, "{error}");
         }
-        self.updates.files.drop_held(&Target::Zone(zone.origin.clone()));
+        self.updates.drop_held(&Target::Zone(zone.origin.clone()));
         self.registry.note_refused(origin, failure.errors.iter().map(ToString::to_string));
         if self.registry.zone_state(origin) == ZoneState::Unloaded {
             self.publish_copy(origin);
@@ -321,28 +269,8 @@ impl FileZones {
             "zone file refused: {instead}");
     }
 
-    /// The built-in zones that the config asks for, beside these zones.
-    fn wanted(&self, zones: &[ZoneFile]) -> Vec<NameBuf> {
-        let configured: Vec<NameBuf> = zones.iter().map(|zone| zone.origin.clone()).collect();
-        super::lock(&self.wanted).names(&configured).collect()
-    }
-
-    /// Passes built-in zones to the zone manager that it does not have yet.
-    pub fn put_built_in(&mut self, zones: &[ZoneFile]) {
-        let key = self.control.key();
-        for name in self.wanted(zones) {
-            if !self.built_in.contains(&name) {
-                let zone = local::load(&key, name.as_name());
-                // Configured zones go before it; it takes the place of a removed one.
-                drop(self.updates.built_in.sync_zone(zone, None));
-                self.built_in.push(name);
-            }
-        }
-    }
-}
-
-impl LoadHandler for FileZones {
-    fn load(&mut self, zone: &ZoneFile, attempt: &mut LoadAttempt<'_>) -> Vec<PathBuf> {
+    /// Loads the zone of a file; see [`crate::LoadHandler::load`].
+    pub fn load(&mut self, zone: &ZoneFile, attempt: &mut LoadAttempt<'_>) -> Vec<PathBuf> {
         let origin = zone.origin.as_name();
         let reading = Read { zone, file: FileId::of(&zone.file), began: Instant::now() };
         let image = self.control.image();
@@ -386,7 +314,8 @@ impl LoadHandler for FileZones {
         summary.files
     }
 
-    fn serve_saved(&mut self, zone: &ZoneFile) -> bool {
+    /// Serves the saved copy of a zone; see [`crate::LoadHandler::serve_saved`].
+    pub fn serve_saved(&mut self, zone: &ZoneFile) -> bool {
         let origin = zone.origin.as_name();
         if self.registry.zone_state(origin) == ZoneState::Unloaded {
             // A file that did not change since it was loaded is complete.
@@ -398,7 +327,8 @@ impl LoadHandler for FileZones {
         self.registry.zone_state(origin) != ZoneState::Unloaded
     }
 
-    fn set_writing(&mut self, zone: &ZoneFile, since: Option<SystemTime>) {
+    /// Notes a writer of a zone's file.
+    pub fn set_writing(&mut self, zone: &ZoneFile, since: Option<SystemTime>) {
         let origin = zone.origin.as_name();
         self.registry.note_writing(origin, since);
         if since.is_some() {
@@ -407,79 +337,20 @@ impl LoadHandler for FileZones {
         }
     }
 
-    fn load_hosts(&mut self, file: &Path, attempt: &mut LoadAttempt<'_>) {
-        let began = Instant::now();
-        let layer = self.hosts.layer(file);
-        let content = || self.updates.hosts.content(layer.as_ref()?);
-        let old = content();
-        let key = self.control.key();
-        let read = load_hosts(file, self.hosts.ttl(), &key, old.as_deref());
-        // Free the old content when the new one is published.
-        drop(old);
-        if !attempt.is_whole() {
-            return;
-        }
-        match read {
-            Ok(loaded) => {
-                let (names, warning) = (loaded.names, loaded.cut_off.clone());
-                if !self.give_hosts(file, loaded, attempt.arrival()) {
-                    return;
-                }
-                let (generation, _) = self.control.published();
-                let milliseconds = began.elapsed().as_millis() as u64;
-                let file = file.display();
-                tracing::info!(%file, names, generation, milliseconds, "hosts file loaded");
-                if let Some(warning) = &warning {
-                    tracing::warn!(rule = warning.rule.id, "{warning}");
-                }
-            }
-            Err(failure) => {
-                let errors = failure.errors.len();
-                for error in &failure.errors {
-                    tracing::error!(rule = error.rule.id, "{error}");
-                }
-                layer.iter().for_each(|layer| self.updates.hosts.drop_held(layer));
-                self.hosts.refuse(file, failure.errors.iter().map(ToString::to_string));
-                let instead = match content() {
-                    Some(_) => "its content before is served",
-                    None => "its names are not served until it is corrected",
-                };
-                tracing::error!(file = %file.display(), errors, "hosts file refused: {instead}");
-            }
-        }
-    }
-
-    fn set_files(&mut self, FilesToLoad { zones, hosts }: &FilesToLoad) {
-        self.hosts.set(hosts);
-        self.updates.hosts.set_layers(hosts.clone());
-        // A built-in zone takes the place of a removed one at once.
-        self.put_built_in(zones);
+    /// The zones from now on. Waits until the removed ones are gone.
+    pub fn set_files(&mut self, zones: &[ZoneFile]) {
         for removed in self.registry.set(zones) {
             let Ok(origin) = NameBuf::from_text(removed.name.as_bytes(), Name::ROOT) else {
                 continue;
             };
-            self.updates.files.remove_zone(origin.as_name());
+            self.updates.remove_zone(origin.as_name());
             tracing::info!(zone = %origin, "zone removed: the config does not name it any more");
         }
-        self.updates.claim(zones);
-        self.wait(Some(self.control.last()));
+        self.claim(zones);
+        self.control.wait(self.control.last());
         if let Some(Copies { saver, saved_for, .. }) = &self.copies {
             let saved_for = *super::lock(saved_for);
             saver.keep_only(zones.iter().map(|zone| zone.origin.as_name()), saved_for);
         }
-    }
-
-    /// Built-in zones are removed once the zones in their place are loaded.
-    fn settle(&mut self, zones: &[ZoneFile]) {
-        let (wanted, mut last) = (self.wanted(zones), None);
-        let updates = &self.updates;
-        self.built_in.retain(|name| {
-            let is_wanted = wanted.contains(name);
-            if !is_wanted {
-                last = Some(updates.built_in.remove_zone(name.as_name()));
-            }
-            is_wanted
-        });
-        self.wait(last);
     }
 }

@@ -1,6 +1,6 @@
 //! Zones whose files lose most of their names.
 use super::*;
-use source_file::saved;
+use crate::saved;
 use zone_manager::hold::Acceptance;
 
 /// A zone of so many names, two of which are those of every zone here.
@@ -142,7 +142,7 @@ fn a_restart_holds_a_half_file_and_serves_the_copy() {
     fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
-/// A file that was made anew in place is another file, but nobody renamed it.
+/// A file that was made anew in place is another file, and was not renamed.
 #[test]
 fn a_restart_goes_on_holding_what_was_held_before() {
     let fixture = start("hold-anew");

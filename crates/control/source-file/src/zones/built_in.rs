@@ -1,10 +1,11 @@
 //! Built-in zones: those of RFC 6303, special-use names (RFC 6761), and local rules of the config.
 //! Queries for private and special names and addresses do not leave the server.
+use crate::handler::ZoneFile;
 use compile::{Loader, Zone};
-use config::{Forward, Mode};
 use image::HashKey;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use wire::{Name, NameBuf};
+use zone_manager::{HoldPolicy, Lane, Source, SourceKind, SourceSettings, UpdateSender};
 
 /// The records of each (RFC 6303 §3).
 const RECORDS: &str = "@ 10800 SOA @ nobody.invalid. 1 3600 1200 604800 10800\n@ 10800 NS @\n";
@@ -62,26 +63,17 @@ const NAMES: [&str; 37] = [
 #[derive(Clone, Debug, Default)]
 pub struct BuiltInZones {
     /// Whether those that need no rule are served.
-    by_default: bool,
+    pub by_default: bool,
     /// Suffixes of rules with `mode = "local"`.
-    own: Vec<NameBuf>,
+    pub own: Vec<NameBuf>,
     /// Suffixes of other rules.
-    others: Vec<NameBuf>,
+    pub others: Vec<NameBuf>,
 }
 
 impl BuiltInZones {
-    /// Those of a config.
-    pub fn new(by_default: bool, forwards: &[Forward]) -> Self {
-        let suffixes = |is_local: bool| {
-            let rules = forwards.iter().filter(|rule| (rule.mode == Mode::Local) == is_local);
-            rules.map(|rule| rule.suffix.clone()).collect()
-        };
-        Self { by_default, own: suffixes(true), others: suffixes(false) }
-    }
-
     /// Their names. A configured zone replaces the built-in one of its name and those below it. A
     /// rule replaces the one of its name.
-    pub fn names(&self, configured: &[NameBuf]) -> impl Iterator<Item = NameBuf> {
+    fn names(&self, configured: &[NameBuf]) -> impl Iterator<Item = NameBuf> {
         let own = self.own.iter().filter(|name| !has(configured, name)).cloned();
         let is_free = |name: &NameBuf| {
             let is_ruled = has(&self.own, name) || has(&self.others, name);
@@ -101,8 +93,66 @@ fn has(names: &[NameBuf], name: &NameBuf) -> bool {
     names.iter().any(|other| other.as_name() == name.as_name())
 }
 
+/// The source of the built-in zones that the config asks for.
+pub struct BuiltInSource(pub Arc<Mutex<BuiltInZones>>);
+
+impl Source for BuiltInSource {
+    type Started = BuiltInLoader;
+
+    fn settings(&self) -> SourceSettings {
+        let (name, kind) = ("built-in".to_owned(), SourceKind::BuiltIn);
+        SourceSettings { name, kind, lane: Lane::Normal, hold: HoldPolicy::Never }
+    }
+
+    fn start(self, updates: UpdateSender) -> BuiltInLoader {
+        BuiltInLoader { wanted: self.0, updates, given: Vec::new() }
+    }
+}
+
+/// Gives built-in zones to the zone manager, and takes them back.
+pub struct BuiltInLoader {
+    wanted: Arc<Mutex<BuiltInZones>>,
+    updates: UpdateSender,
+    /// The zones that the zone manager has.
+    given: Vec<NameBuf>,
+}
+
+impl BuiltInLoader {
+    /// Those that the config asks for, beside these zones.
+    fn wanted(&self, zones: &[ZoneFile]) -> Vec<NameBuf> {
+        let configured: Vec<NameBuf> = zones.iter().map(|zone| zone.origin.clone()).collect();
+        super::lock(&self.wanted).names(&configured).collect()
+    }
+
+    /// Gives those that the zone manager does not have yet.
+    pub fn put(&mut self, zones: &[ZoneFile]) {
+        let key = self.updates.publisher().key();
+        for name in self.wanted(zones) {
+            if !self.given.contains(&name) {
+                // Configured zones go before it.
+                drop(self.updates.sync_zone(load(&key, name.as_name()), None));
+                self.given.push(name);
+            }
+        }
+    }
+
+    /// Takes back those that are not wanted any more. Waits until they are gone.
+    pub fn remove_unwanted(&mut self, zones: &[ZoneFile]) {
+        let (wanted, mut last) = (self.wanted(zones), None);
+        let updates = &self.updates;
+        self.given.retain(|name| {
+            let is_wanted = wanted.contains(name);
+            if !is_wanted {
+                last = Some(updates.remove_zone(name.as_name()));
+            }
+            is_wanted
+        });
+        last.and_then(|last| self.updates.publisher().wait(last));
+    }
+}
+
 /// Builds a built-in zone.
-pub fn load(key: &Arc<HashKey>, origin: Name<'_>) -> Zone {
+fn load(key: &Arc<HashKey>, origin: Name<'_>) -> Zone {
     let mut loader = Loader::new(Arc::clone(key), origin, None);
     let is_localhost = origin.as_bytes() == b"\x09localhost\0";
     let more = if is_localhost { LOCALHOST_RECORDS } else { "" };
@@ -116,22 +166,22 @@ pub fn load(key: &Arc<HashKey>, origin: Name<'_>) -> Zone {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use config::Config;
-    use std::path::Path;
     use wire::Rtype;
 
     fn name(text: &str) -> NameBuf {
         NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")
     }
 
+    fn by_default() -> BuiltInZones {
+        BuiltInZones { by_default: true, ..BuiltInZones::default() }
+    }
+
     fn key() -> Arc<HashKey> {
         Arc::new(HashKey::new([1; image::HASH_KEY_WORDS]))
     }
 
-    /// The origins of the built-in zones beside these configured ones and these rules.
-    fn beside(configured: &[&str], rules: &str) -> Vec<String> {
-        let config = Config::parse(Path::new("f"), rules).expect("a config");
-        let zones = BuiltInZones::new(config.server.local_zones, &config.forwards);
+    /// The origins of the built-in zones beside these configured ones.
+    fn beside(configured: &[&str], zones: &BuiltInZones) -> Vec<String> {
         let configured: Vec<NameBuf> = configured.iter().map(|text| name(text)).collect();
         let names = zones.names(&configured);
         names.map(|name| load(&key(), name.as_name()).origin().to_string()).collect()
@@ -139,14 +189,14 @@ mod tests {
 
     #[test]
     fn all_of_them_are_zones() {
-        let all = beside(&["example.org", "1.10.in-addr.arpa"], "");
+        let all = beside(&["example.org", "1.10.in-addr.arpa"], &by_default());
         assert_eq!(all.len(), NAMES.len());
         assert!(all.contains(&"10.in-addr.arpa.".to_owned()));
     }
 
     #[test]
     fn a_configured_zone_goes_before() {
-        let rest = beside(&["10.in-addr.arpa", "ip6.arpa"], "");
+        let rest = beside(&["10.in-addr.arpa", "ip6.arpa"], &by_default());
         assert!(!rest.contains(&"10.in-addr.arpa.".to_owned()), "the same name");
         assert!(!rest.iter().any(|name| name.ends_with("ip6.arpa.")), "a name above");
         assert!(rest.contains(&"127.in-addr.arpa.".to_owned()));
@@ -154,22 +204,20 @@ mod tests {
 
     #[test]
     fn a_rule_decides_about_its_own_name() {
-        let rules = r#"
-            [forward]
-            "." = ["192.0.2.1"]
-            "home.arpa" = ["192.0.2.2"]
-            "10.in-addr.arpa" = { mode = "off" }
-            "Internal" = { mode = "local" }
-            "onion" = { mode = "local" }
-            "x.invalid" = ["192.0.2.3"]
-        "#;
-        let all = beside(&[], rules);
+        let names = |texts: &[&str]| texts.iter().map(|text| name(text)).collect();
+        let rules = BuiltInZones {
+            own: names(&["Internal", "onion"]),
+            others: names(&[".", "home.arpa", "10.in-addr.arpa", "x.invalid"]),
+            ..by_default()
+        };
+        let all = beside(&[], &rules);
         let is_there = ["home.arpa.", "10.in-addr.arpa.", "internal.", "onion.", "invalid."]
             .map(|name| all.iter().filter(|other| *other == name).count());
         assert_eq!(is_there, [0, 0, 1, 1, 1]);
-        let alone = beside(&["example", "onion"], &format!("server.local_zones = false\n{rules}"));
+        let without = BuiltInZones { by_default: false, ..rules.clone() };
+        let alone = beside(&["example", "onion"], &without);
         assert_eq!(alone, ["internal."], "a rule is no default, and a zone goes before it");
-        assert_eq!(beside(&["arpa", "."], rules), ["internal.", "onion."], "nor is it above it");
+        assert_eq!(beside(&["arpa", "."], &rules), ["internal.", "onion."], "nor is it above it");
     }
 
     #[test]

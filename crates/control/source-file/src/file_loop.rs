@@ -1,4 +1,4 @@
-//! The source: knows all zone files and hosts files, and when to load each.
+//! The loop that knows all zone files and hosts files, and when to load each.
 use crate::handler::{FilesToLoad, LoadHandler, WriteKind, ZoneFile};
 use crate::limits::SETTLED;
 use crate::visit::{LoadDecision, WatchedZone};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime};
 
 /// Loads files when they change.
-pub struct Source {
+pub struct FileLoop {
     files: FilesToLoad,
     /// The state of each zone's files, in the order of the zones.
     entries: Vec<WatchedZone>,
@@ -17,8 +17,8 @@ pub struct Source {
     watch: CommandReceiver,
 }
 
-impl Source {
-    /// A source without zones, and the sender of its commands.
+impl FileLoop {
+    /// A loop without files, and the sender of its commands.
     pub fn new() -> (CommandSender, Self) {
         let (commands, watch) = CommandReceiver::new();
         let (files, entries, hosts_entries) = (FilesToLoad::default(), Vec::new(), Vec::new());

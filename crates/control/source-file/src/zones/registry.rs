@@ -1,6 +1,6 @@
 //! The status of each configured zone.
+use crate::handler::ZoneFile;
 use crate::limits::ZONE_ERRORS_MAX;
-use source_file::ZoneFile;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

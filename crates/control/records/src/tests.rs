@@ -7,6 +7,7 @@ mod outage;
 mod pages;
 mod serials;
 mod shadows;
+mod slow_disk;
 mod unchanged;
 mod unloaded;
 mod unsure;
@@ -66,6 +67,18 @@ fn with_zone() -> TestService {
     let scene = scene(MemoryStore::default());
     scene.create("example.org.").unwrap();
     scene
+}
+
+/// A zone of a file, with an address of its `www`.
+fn zone_of(scene: &TestService, origin: &str) -> Zone {
+    let (key, www) = (Arc::clone(scene.publisher.image().key()), name(&format!("www.{origin}")));
+    let origin = name(origin);
+    let mut loader = Loader::new(key, origin.as_name(), None);
+    let soa = [&b"\0\0"[..], &[9; 20]].concat();
+    loader.add(origin.as_name(), Rtype::SOA, 60, &soa, 0).unwrap();
+    loader.add(origin.as_name(), Rtype::NS, 60, b"\0", 0).unwrap();
+    loader.add(www.as_name(), Rtype::A, 60, &[10, 0, 0, 1], 0).unwrap();
+    loader.finish().unwrap()
 }
 
 fn data(rtype: Rtype, text: &str) -> Box<[u8]> {
@@ -317,12 +330,7 @@ fn full_disk_refuses_writes_and_keeps_serving() {
 fn foreign_zones_are_read_only_and_name_their_owner() {
     let scene = scene(MemoryStore::default());
     let origin = name("example.org.");
-    let mut loader = Loader::new(Arc::clone(scene.publisher.image().key()), origin.as_name(), None);
-    let soa = [&b"\0\0"[..], &[9; 20]].concat();
-    loader.add(origin.as_name(), Rtype::SOA, 60, &soa, 0).unwrap();
-    loader.add(origin.as_name(), Rtype::NS, 60, b"\0", 0).unwrap();
-    loader.add(name("www.example.org.").as_name(), Rtype::A, 60, &[10, 0, 0, 1], 0).unwrap();
-    let zone = loader.finish().unwrap();
+    let zone = zone_of(&scene, "example.org.");
     scene.publish_of_file(zone);
     let refused = scene.write(vec![put("a.example.org.", Rtype::A, "10.0.0.1")]).unwrap_err();
     assert!(refused.to_string().contains("the file /etc/dunlin/example.zone"), "{refused}");

@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::text::{ValueBody, read_name, write_value};
 use axum::extract::{Extension, State};
-use records::{ChangeKind, JournalEntry, Revision, SetChange, SetKey, SetValue};
+use records::{ChangeKind, JournalEntry, Revision, SetKey, SetValue, WrittenSet};
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 use utoipa::{IntoParams, ToSchema};
@@ -173,11 +173,11 @@ fn describe(entry: JournalEntry, zone: &NameBuf, caller: &Caller) -> Option<Entr
 
 /// A change, if the caller may read it.
 pub fn describe_change(
-    change: &SetChange,
+    change: &WrittenSet,
     zone: &NameBuf,
     caller: &Caller,
 ) -> Option<JournalChange> {
-    let SetChange { name, rtype, view, before, after } = change;
+    let WrittenSet { name, rtype, view, before, after } = change;
     let name = NameBuf::joined(name, zone.as_name()).ok()?;
     let key = SetKey { zone: zone.clone(), name, rtype: *rtype, view: *view };
     let held = |value: &Option<SetValue>| match value {

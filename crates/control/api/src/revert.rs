@@ -18,7 +18,7 @@ use hyper::header::ETAG;
 use hyper::{HeaderMap, StatusCode};
 use records::{
     Batch, ChangeKind, Edit, EditKind, JournalEntry, Precondition, RecordService, Refused,
-    Revision, SetChange, SetKey, SetValue, StoredSet, WriteContext, WriteResult,
+    Revision, SetKey, SetValue, StoredSet, WriteContext, WriteResult, WrittenSet,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -101,7 +101,7 @@ enum WhyNot {
 struct Plan {
     edits: Vec<Edit>,
     /// The changes that the edits undo.
-    undone: Vec<SetChange>,
+    undone: Vec<WrittenSet>,
     not_undone: Vec<NotUndone>,
 }
 
@@ -183,14 +183,14 @@ async fn entry(state: &ApiState, zone: &NameBuf, revision: u64) -> Result<Journa
     Err(Problem::new(StatusCode::CONFLICT, "not-undoable", detail).of_field("revision"))
 }
 
-fn key_of(zone: &NameBuf, change: &SetChange) -> Result<SetKey, Problem> {
+fn key_of(zone: &NameBuf, change: &WrittenSet) -> Result<SetKey, Problem> {
     let name = NameBuf::joined(&change.name, zone.as_name());
     let name = name.map_err(|why| Problem::unreadable("revision", why.to_string()))?;
     Ok(SetKey { zone: zone.clone(), name, rtype: change.rtype, view: change.view })
 }
 
 /// Refuses unless the caller may put back what was before.
-fn check_may_undo(caller: &Caller, zone: &NameBuf, change: &SetChange) -> Result<(), Problem> {
+fn check_may_undo(caller: &Caller, zone: &NameBuf, change: &WrittenSet) -> Result<(), Problem> {
     let key = key_of(zone, change)?;
     match change.before {
         Some(_) => caller.check_put(&key),
@@ -235,7 +235,7 @@ fn plan(records: &RecordService, zone: &NameBuf, entry: &JournalEntry) -> Result
     let mut plan = Plan::default();
     for change in &entry.changes {
         let Ok(name) = NameBuf::joined(&change.name, zone.as_name()) else { continue };
-        let SetChange { rtype, view, .. } = *change;
+        let WrittenSet { rtype, view, .. } = *change;
         let key = SetKey { zone: zone.clone(), name, rtype, view };
         let now = records.set(&key)?;
         if is_undone(change, now.as_ref()) {
@@ -252,7 +252,7 @@ fn plan(records: &RecordService, zone: &NameBuf, entry: &JournalEntry) -> Result
                 let (name, put) = (key.name, before.clone());
                 plan.edits.push(Edit { name, rtype, view, expect, kind: EditKind::Replace, put });
                 let (before, after) = (change.after.clone(), change.before.clone());
-                plan.undone.push(SetChange { before, after, ..change.clone() });
+                plan.undone.push(WrittenSet { before, after, ..change.clone() });
                 continue;
             }
         };
@@ -264,7 +264,7 @@ fn plan(records: &RecordService, zone: &NameBuf, entry: &JournalEntry) -> Result
 }
 
 /// Whether a set has its content from before the write again.
-fn is_undone(change: &SetChange, now: Option<&StoredSet>) -> bool {
+fn is_undone(change: &WrittenSet, now: Option<&StoredSet>) -> bool {
     match (&change.before, now) {
         (None, None) => true,
         (Some(before), Some(now)) if change.rtype == Rtype::SOA => {
@@ -276,7 +276,7 @@ fn is_undone(change: &SetChange, now: Option<&StoredSet>) -> bool {
 }
 
 /// Whether a set is as the write left it.
-fn is_unchanged(change: &SetChange, now: Option<&StoredSet>, written: Revision) -> bool {
+fn is_unchanged(change: &WrittenSet, now: Option<&StoredSet>, written: Revision) -> bool {
     match (&change.after, now) {
         (None, None) => true,
         (Some(after), Some(now)) if change.rtype == Rtype::SOA => {

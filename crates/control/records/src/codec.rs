@@ -19,8 +19,8 @@ use crate::limits::{
     JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, JOURNAL_NAMES_MAX, PRINCIPAL_LEN_MAX, REASON_LEN_MAX,
 };
 use crate::{
-    Action, ChangeKind, Deletion, JournalEntry, Policy, PreparedWrite, RawSet, Revision, SetChange,
-    SetKey, SetValue, StoreError, View,
+    Action, ChangeKind, Deletion, JournalEntry, Policy, PreparedWrite, RawSet, Revision, SetKey,
+    SetValue, StoreError, View, WrittenSet,
 };
 use compile::sort_key;
 use std::fmt;
@@ -209,7 +209,7 @@ pub fn entry(into: &mut Vec<u8>, write: &PreparedWrite) {
 }
 
 /// Whether the journal stores the data of changes.
-fn keeps_data(changes: &[SetChange]) -> bool {
+fn keeps_data(changes: &[WrittenSet]) -> bool {
     let values = changes.iter().flat_map(|change| [&change.before, &change.after]).flatten();
     let mut bytes = 0;
     changes.len() <= JOURNAL_EDITS_MAX
@@ -219,9 +219,9 @@ fn keeps_data(changes: &[SetChange]) -> bool {
         })
 }
 
-fn entry_changes(into: &mut Vec<u8>, changes: &[SetChange], with_data: bool) {
+fn entry_changes(into: &mut Vec<u8>, changes: &[WrittenSet], with_data: bool) {
     const UNKEPT: &SetValue = &SetValue::UNKEPT;
-    for SetChange { name, rtype, view, before, after } in changes {
+    for WrittenSet { name, rtype, view, before, after } in changes {
         into.push(name.len() as u8);
         into.extend_from_slice(name);
         into.extend_from_slice(&rtype.0.to_le_bytes());
@@ -307,7 +307,7 @@ pub fn read_entry(revision: Revision, mut from: &[u8]) -> Result<JournalEntry, D
             _ => read_holds(from).map(|held| Some(held.to_value())),
         };
         let (before, after) = (held()?, held()?);
-        changes.push(SetChange { name, rtype, view: View::Default, before, after });
+        changes.push(WrittenSet { name, rtype, view: View::Default, before, after });
     }
     Ok(JournalEntry { revision, when, by, reason, kind, count, changes })
 }

@@ -41,8 +41,8 @@ pub use store::{
     RestoreInfo, Store, StoreError, StoreSize, StoredZone, Watch, WatchLost, WatchWaker,
 };
 pub use types::{
-    Batch, ChangeKind, JournalEntry, Refused, SetChange, SetFilter, SetPage, SetWarning, StoredSet,
-    WriteContext, WriteResult, ZoneInfo,
+    Batch, ChangeKind, JournalEntry, Refused, SetFilter, SetPage, SetWarning, StoredSet,
+    WriteContext, WriteResult, WrittenSet, ZoneInfo,
 };
 pub use wildcards::{Hiding, WriteRights};
 pub use zone_list::{ZONE_LIST, evidence_of_store};

@@ -1,7 +1,7 @@
 //! Warnings about the sets that a write changes: those of `dunlin check`, at a cost that depends on
 //! the write and not on the zone.
 use crate::limits::WARNINGS_MAX;
-use crate::{RecordService, SetChange, SetKey, SetWarning};
+use crate::{RecordService, SetKey, SetWarning, WrittenSet};
 use compile::{Finding, Zone};
 use wire::{Name, NameBuf, Rtype};
 
@@ -13,7 +13,7 @@ pub fn of_sets<'n>(zone: &Zone, sets: impl Iterator<Item = (Name<'n>, Rtype)>) -
 }
 
 /// Warnings about the sets of a new zone.
-pub fn of_changes(zone: &Zone, changes: &[SetChange]) -> Vec<SetWarning> {
+pub fn of_changes(zone: &Zone, changes: &[WrittenSet]) -> Vec<SetWarning> {
     warnings(zone, changes.iter().map(|change| (&change.name[..], change.rtype)))
 }
 

@@ -5,8 +5,8 @@ use crate::serial::SerialStamp;
 use crate::snapshot::{self, SnapshotItem, SnapshotWriter};
 use crate::{
     ChangeKind, Commit, CommitError, CommitId, JournalPart, PreparedWrite, RawSet, Reader,
-    RestoreInfo, Revision, SetChange, SetKey, SetValue, Store, StoreError, StoreSize, StoredZone,
-    Watch, WatchLost, WatchWaker,
+    RestoreInfo, Revision, SetKey, SetValue, Store, StoreError, StoreSize, StoredZone, Watch,
+    WatchLost, WatchWaker, WrittenSet,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{Read, Write};
@@ -102,7 +102,7 @@ impl MemoryZone {
     }
 
     fn take(&mut self, write: &PreparedWrite) {
-        for SetChange { name, rtype, view, after, .. } in write.changes() {
+        for WrittenSet { name, rtype, view, after, .. } in write.changes() {
             let mut key = Vec::new();
             codec::set_key(&mut key, name, *view, *rtype);
             match after {

@@ -4,7 +4,7 @@ use crate::serial::{SerialStamp, is_newer, offset_after};
 use crate::zones::{ZoneHead, serial_of, with_serial};
 use crate::{
     Action, Batch, Deletion, Edit, EditKind, InvalidEdit, Policy, PreparedWrite, Refused, Revision,
-    SetChange, SetKey, SetValue, SetWarning, View, wildcards,
+    SetKey, SetValue, SetWarning, View, WrittenSet, wildcards,
 };
 use compile::{Loader, Zone, ZoneProblem};
 use image::{HashKey, Tree};
@@ -86,7 +86,7 @@ pub fn change(
     head: &mut ZoneHead,
     batch: &mut Batch,
     last_written: LastWriteLookup<'_>,
-) -> Result<(Vec<SetChange>, Vec<SetWarning>), Refused> {
+) -> Result<(Vec<WrittenSet>, Vec<SetWarning>), Refused> {
     if head.zone.serial().is_none() {
         return Err(Refused::Unloaded);
     }
@@ -126,7 +126,7 @@ pub fn change(
         let edit = &mut batch.edits[index];
         let name = relative(edit.name.as_name(), origin.as_name()).into();
         let (rtype, view, after) = (edit.rtype, edit.view, edit.put.take());
-        SetChange { name, rtype, view, before, after }
+        WrittenSet { name, rtype, view, before, after }
     });
     Ok((changes.collect(), warnings))
 }
@@ -181,7 +181,7 @@ pub fn deletion(zone: &Zone) -> Deletion {
     sets().for_each(|(_, set)| before.push(Some(set)));
     let changes = sets().zip(before.of_sets).map(|((name, set), before)| {
         let (rtype, view) = (set.rtype(), View::Default);
-        SetChange { name: name.into(), rtype, view, before, after: None }
+        WrittenSet { name: name.into(), rtype, view, before, after: None }
     });
     Deletion { count: count as u64, changes: changes.collect() }
 }
@@ -240,7 +240,7 @@ pub fn create(
     batch: &mut Batch,
     revision: Revision,
     key: &Arc<HashKey>,
-) -> Result<(ZoneHead, Vec<SetChange>), Refused> {
+) -> Result<(ZoneHead, Vec<WrittenSet>), Refused> {
     let soa = default_soa(batch);
     let brings_soa = soa.is_none();
     let origin = batch.zone.as_name();
@@ -263,7 +263,7 @@ fn build(
     origin: Name<'_>,
     edits: impl Iterator<Item = Edit>,
     key: &Arc<HashKey>,
-) -> Result<(Zone, Vec<SetChange>), Refused> {
+) -> Result<(Zone, Vec<WrittenSet>), Refused> {
     let mut loader = Loader::new(Arc::clone(key), origin, None);
     let mut changes = Vec::with_capacity(edits.size_hint().0);
     for (index, mut edit) in edits.enumerate() {
@@ -275,7 +275,7 @@ fn build(
                 .map_err(|what| invalid(index, "name", BrokenRule::OUT_OF_ZONE, what))?;
         }
         let (name, rtype, view) = (relative(name, origin).into(), edit.rtype, edit.view);
-        changes.push(SetChange { name, rtype, view, before: None, after: Some(value) });
+        changes.push(WrittenSet { name, rtype, view, before: None, after: Some(value) });
     }
     let mut zone = loader.finish().map_err(|problems| match problems.into_iter().next() {
         Some(ZoneProblem { place, rule, what }) => {
@@ -298,7 +298,7 @@ pub fn follow(
         (Action::Delete(_), _) => return Ok(None),
         (Action::Change(_), None) => return Err(Refused::NoSuchZone),
         (Action::Change(changes), Some(mut head)) => {
-            let changes: Vec<_> = changes.iter().map(SetChange::compiled).collect();
+            let changes: Vec<_> = changes.iter().map(WrittenSet::compiled).collect();
             head.zone.change_all(&changes).map_err(invalid)?;
             (head.zone, head.stamp.offset)
         }
@@ -318,7 +318,7 @@ pub fn follow(
 }
 
 /// Gives the sets of a new zone their rules; it was loaded without.
-fn add_rules(zone: &mut Zone, changes: &[SetChange]) -> Result<(), Refused> {
+fn add_rules(zone: &mut Zone, changes: &[WrittenSet]) -> Result<(), Refused> {
     for (index, change) in changes.iter().enumerate() {
         if change.after.as_ref().is_none_or(|value| value.policy == Policy::All) {
             continue;
@@ -330,7 +330,7 @@ fn add_rules(zone: &mut Zone, changes: &[SetChange]) -> Result<(), Refused> {
 }
 
 /// The serial of the SOA among changes.
-pub fn given_serial(changes: &[SetChange]) -> Option<u32> {
+pub fn given_serial(changes: &[WrittenSet]) -> Option<u32> {
     let soa = changes.iter().find(|change| change.rtype == Rtype::SOA && change.name.is_empty())?;
     serial_of(soa.after.as_ref()?.data.first()?)
 }

@@ -1,7 +1,7 @@
 //! The interface of stores. They know no DNS: `records` validates.
 use crate::codec;
 use crate::serial::SerialStamp;
-use crate::{ChangeKind, Fleet, JournalEntry, Revision, SetChange, SetKey, SetValue, View};
+use crate::{ChangeKind, Fleet, JournalEntry, Revision, SetKey, SetValue, View, WrittenSet};
 use std::fmt;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
@@ -32,9 +32,9 @@ pub struct PreparedWrite {
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Create the zone with these sets.
-    Create(Vec<SetChange>),
+    Create(Vec<WrittenSet>),
     /// Change sets of the zone.
-    Change(Vec<SetChange>),
+    Change(Vec<WrittenSet>),
     /// Delete the zone with all its sets. Its journal stays, within `limits::DELETED_ZONES_MAX` and
     /// `limits::DELETED_BYTES_MAX`.
     Delete(Deletion),
@@ -46,12 +46,12 @@ pub struct Deletion {
     /// The number of its sets.
     pub count: u64,
     /// Its sets, unless there are too many.
-    pub changes: Vec<SetChange>,
+    pub changes: Vec<WrittenSet>,
 }
 
 impl PreparedWrite {
     /// The changes that the store applies; none for a deleted zone.
-    pub fn changes(&self) -> &[SetChange] {
+    pub fn changes(&self) -> &[WrittenSet] {
         match &self.action {
             Action::Create(changes) | Action::Change(changes) => changes,
             Action::Delete(_) => &[],
@@ -59,7 +59,7 @@ impl PreparedWrite {
     }
 
     /// The journal entry: kind, number of sets, and changes.
-    pub fn journaled(&self) -> (ChangeKind, u64, &[SetChange]) {
+    pub fn journaled(&self) -> (ChangeKind, u64, &[WrittenSet]) {
         match &self.action {
             Action::Create(changes) => (ChangeKind::Created, changes.len() as u64, changes),
             Action::Change(changes) => (ChangeKind::Changed, changes.len() as u64, changes),

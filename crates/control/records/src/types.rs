@@ -145,9 +145,9 @@ pub enum ChangeKind {
     Deleted,
 }
 
-/// The change of one set.
+/// One set before and after a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SetChange {
+pub struct WrittenSet {
     /// Its name relative to the origin, in lower case, without a root.
     pub name: Box<[u8]>,
     /// Its type.
@@ -161,7 +161,7 @@ pub struct SetChange {
     pub after: Option<SetValue>,
 }
 
-impl SetChange {
+impl WrittenSet {
     /// The change in the form that the compiler applies.
     pub(crate) fn compiled(&self) -> compile::SetChange<'_, Box<[u8]>> {
         let set = self.after.as_ref().map(|value| (value.ttl, &value.data[..]));
@@ -186,7 +186,7 @@ pub struct JournalEntry {
     /// The number of changed sets.
     pub count: u64,
     /// The change of each set; empty if there were too many.
-    pub changes: Vec<SetChange>,
+    pub changes: Vec<WrittenSet>,
 }
 
 /// Why a request was refused.

@@ -10,7 +10,7 @@ use etcd_client::{GetOptions, KeyValue};
 use records::codec::{self, zone_key};
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
-use records::{Action, PreparedWrite, Revision, SetChange, StoreError, View};
+use records::{Action, PreparedWrite, Revision, StoreError, View, WrittenSet};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -158,7 +158,7 @@ impl Content {
         let offset = zone.stamp.map_or(0, |stamp| stamp.offset);
         let offset = write.offset.unwrap_or(offset);
         zone.stamp = Some(SerialStamp { revision: write.revision, offset });
-        for SetChange { name, rtype, view, after, .. } in write.changes() {
+        for WrittenSet { name, rtype, view, after, .. } in write.changes() {
             let (mut key, mut bytes) = (Vec::new(), Vec::new());
             codec::set_key(&mut key, name, *view, *rtype);
             match after {

@@ -7,7 +7,7 @@ use crate::{failed, store_error};
 use records::codec::{self, zone_key};
 use records::serial::SerialStamp;
 use records::snapshot::SnapshotWriter;
-use records::{Action, PreparedWrite, Revision, SetChange, StoreError};
+use records::{Action, PreparedWrite, Revision, StoreError, WrittenSet};
 use redb::StorageBackend;
 use std::collections::{BTreeMap, btree_map};
 use std::io::{self, Write};
@@ -241,7 +241,7 @@ fn take(zones: &mut BTreeMap<Vec<u8>, ZoneMerge>, write: PreparedWrite) {
     let zone = zones.entry(key).or_insert_with(made);
     zone.stamp.revision = zone.stamp.revision.max(revision);
     zone.stamp.offset = write.offset.unwrap_or(zone.stamp.offset);
-    for SetChange { name, rtype, view, after, .. } in changes {
+    for WrittenSet { name, rtype, view, after, .. } in changes {
         let mut key = Vec::new();
         codec::set_key(&mut key, &name, view, rtype);
         let value = after.map(|value| {

@@ -8,7 +8,7 @@ use records::limits::{
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem};
 use records::{
-    Action, ChangeKind, PreparedWrite, RestoreInfo, Revision, SetChange, SetValue, StoreError,
+    Action, ChangeKind, PreparedWrite, RestoreInfo, Revision, SetValue, StoreError, WrittenSet,
 };
 use redb::{Database, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use wire::NameBuf;
 
 /// Approximate bytes of a write.
 pub fn bytes(write: &PreparedWrite) -> u64 {
-    let held = |change: &SetChange| {
+    let held = |change: &WrittenSet| {
         let values = [&change.before, &change.after].into_iter().flatten();
         let data = values.flat_map(|value| &value.data);
         3 * change.name.len() + data.map(|data| 16 + data.len()).sum::<usize>() + 64
@@ -92,7 +92,7 @@ impl<'t, 'w> WriteTables<'t, 'w> {
     }
 
     fn change(&mut self, row: &mut ZoneRow, write: &'w PreparedWrite) -> Result<(), redb::Error> {
-        for SetChange { name, rtype, view, after, .. } in write.changes() {
+        for WrittenSet { name, rtype, view, after, .. } in write.changes() {
             let mut key = set_key(row.number, &[]);
             codec::set_key(&mut key, name, *view, *rtype);
             self.changed.push((key, write.revision, after.as_ref()));

@@ -1,7 +1,7 @@
 //! `dunlin zones salvage` saves the readable records of a damaged store for `dunlin zones restore`.
 use records::{
-    Action, Policy, PreparedWrite, RestoreInfo, Revision, SetChange, SetValue, Store, StoreError,
-    View,
+    Action, Policy, PreparedWrite, RestoreInfo, Revision, SetValue, Store, StoreError, View,
+    WrittenSet,
 };
 use std::fs;
 use std::path::Path;
@@ -26,7 +26,7 @@ fn damaged_store_is_salvaged_and_restored() {
         let value =
             SetValue { ttl: 60, policy: Policy::All, data: vec![[192, 0, 2, n as u8][..].into()] };
         let (rtype, view) = (Rtype::A, View::Default);
-        SetChange { name, rtype, view, before: None, after: Some(value) }
+        WrittenSet { name, rtype, view, before: None, after: Some(value) }
     };
     let zone = NameBuf::from_text(b"damaged.test.", Name::ROOT).unwrap();
     let (when, action) = (SystemTime::UNIX_EPOCH, Action::Create((0..2000).map(set).collect()));

@@ -1,5 +1,5 @@
 use super::*;
-use records::{Action, Deletion, Policy, SetChange, SetValue, View};
+use records::{Action, Deletion, Policy, SetValue, View, WrittenSet};
 use redb::backends::InMemoryBackend;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,7 +20,7 @@ fn set(revision: u64, data: &[u8]) -> PreparedWrite {
     let name = b"\x03www"[..].into();
     let value = SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] };
     let (rtype, view) = (Rtype::TXT, View::Default);
-    let change = SetChange { name, rtype, view, before: None, after: Some(value) };
+    let change = WrittenSet { name, rtype, view, before: None, after: Some(value) };
     write(revision, Action::Change(vec![change]))
 }
 

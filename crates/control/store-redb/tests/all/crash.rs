@@ -5,8 +5,8 @@ use crate::disk::Disk;
 use crate::service::{batch, name, put, serve, servers};
 use fastrand::Rng;
 use records::{
-    Action, CommitError, Deletion, MemoryStore, Policy, PreparedWrite, Revision, SetChange, SetKey,
-    SetValue, Store, StoreError, View,
+    Action, CommitError, Deletion, MemoryStore, Policy, PreparedWrite, Revision, SetKey, SetValue,
+    Store, StoreError, View, WrittenSet,
 };
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -46,17 +46,17 @@ fn writes(rng: &mut Rng, last: &mut u64, known: &mut [bool; 3]) -> Vec<PreparedW
 
 fn deletion(rng: &mut Rng) -> Deletion {
     let count = rng.u64(..1 << 20);
-    let changes = (0..rng.u64(..4)).map(|_| SetChange { after: None, ..change(rng) });
+    let changes = (0..rng.u64(..4)).map(|_| WrittenSet { after: None, ..change(rng) });
     Deletion { count, changes: changes.collect() }
 }
 
-fn change(rng: &mut Rng) -> SetChange {
+fn change(rng: &mut Rng) -> WrittenSet {
     let label = format!("n{}", rng.u64(..400));
     let name = [&[label.len() as u8], label.as_bytes()].concat().into();
     let data = vec![vec![rng.u64(..256) as u8; rng.u64(..300) as usize].into()];
     let value = SetValue { ttl: 60, policy: Policy::All, data };
     let after = (rng.u64(..3) > 0).then_some(value);
-    SetChange { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
+    WrittenSet { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
 }
 
 fn open(disk: &Disk) -> RedbStore {
@@ -261,7 +261,7 @@ fn both_halves_of_the_log_survive_a_crash() {
             let name = format!("\x04n{:03}", (n * 7 + k) % 500).into_bytes().into();
             let data = vec![vec![n as u8; 60_000].into()];
             let after = Some(SetValue { ttl: 60, policy: Policy::All, data });
-            SetChange { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
+            WrittenSet { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
         });
         let changes: Vec<_> = changes.collect();
         let action = if n == 1 { Action::Create(changes) } else { Action::Change(changes) };

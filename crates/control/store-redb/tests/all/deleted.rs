@@ -1,8 +1,8 @@
 //! Journals of deleted zones.
 use records::limits::DELETED_ZONES_MAX;
 use records::{
-    Action, ChangeKind, Deletion, JournalPart, Policy, PreparedWrite, Revision, SetChange,
-    SetValue, Store, View,
+    Action, ChangeKind, Deletion, JournalPart, Policy, PreparedWrite, Revision, SetValue, Store,
+    View, WrittenSet,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,15 +20,18 @@ fn write(n: u64, revision: u64, action: Action) -> PreparedWrite {
     PreparedWrite { zone, revision, when, by, offset: None, reason, action }
 }
 
-fn text(len: usize) -> Vec<SetChange> {
+fn text(len: usize) -> Vec<WrittenSet> {
     let after = SetValue { ttl: 60, policy: Policy::All, data: vec![vec![7; len].into()] };
     let (name, view) = (Box::from(&b"\x03www"[..]), View::Default);
-    vec![SetChange { name, rtype: Rtype::TXT, view, before: None, after: Some(after) }]
+    vec![WrittenSet { name, rtype: Rtype::TXT, view, before: None, after: Some(after) }]
 }
 
 fn gone() -> Action {
-    let changes =
-        text(1).into_iter().map(|change| SetChange { before: change.after, after: None, ..change });
+    let changes = text(1).into_iter().map(|change| WrittenSet {
+        before: change.after,
+        after: None,
+        ..change
+    });
     Action::Delete(Deletion { count: 1, changes: changes.collect() })
 }
 

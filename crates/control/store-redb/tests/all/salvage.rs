@@ -1,7 +1,7 @@
 //! Damaged, missing or moved files on a real disk: errors, salvage and replacement.
 use records::{
-    Action, CommitError, Policy, PreparedWrite, RestoreInfo, Revision, SetChange, SetValue, Store,
-    StoreError, View, snapshot,
+    Action, CommitError, Policy, PreparedWrite, RestoreInfo, Revision, SetValue, Store, StoreError,
+    View, WrittenSet, snapshot,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,7 +56,7 @@ fn write(of: u64, revision: u64, sets: std::ops::Range<u64>) -> PreparedWrite {
         let name = format!("\x05n{n:04}").into_bytes().into();
         let data = vec![[&[200][..], &[(n + revision) as u8; 200]].concat().into()];
         let after = Some(SetValue { ttl: 60, policy: Policy::All, data });
-        SetChange { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
+        WrittenSet { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
     });
     let changes = changes.collect();
     let action = if revision <= 3 { Action::Create(changes) } else { Action::Change(changes) };

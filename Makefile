@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-reports test-containers test-kubelet loom lint cluster fleet bpf release
+.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-reports test-containers test-kubelet test-release loom lint cluster fleet bpf release
 
 # What is built, for the programs of these targets to say. A source archive has neither: they say "unknown".
 commit = $(shell [ ! -e .git ] || git describe --always --abbrev=12 --dirty=+)
@@ -77,6 +77,13 @@ release: ## image, chart, Debian packages, bills of materials and checksums in O
 	@scripts/require release $(or $(ARCHES),$(architectures))
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$(committed)} DUNLIN_IMAGE=$(IMAGE) \
 	  cargo xtask release $(or $(OUT),target/packages) $(or $(ARCHES),$(architectures)) $(KEY)
+
+# Each clone compiles by itself: a shared folder would have what the first one built.
+test-release: ## a release of the last commit, for ARCHES, is the same bytes when it is built in two folders
+	@mkdir -p target; folder=$$(mktemp -d target/equal.XXXXXX); trap 'rm -rf "$$folder"' EXIT; unset CARGO_TARGET_DIR; \
+	for clone in one in/another; do \
+	  git clone --quiet . "$$folder/$$clone" && $(MAKE) -C "$$folder/$$clone" release OUT=target/packages KEY= || exit 1; \
+	done; diff --recursive --brief "$$folder"/{one,in/another}/target/packages && echo "two builds are equal"
 
 cluster: ## a Kubernetes API server on loopback until it is interrupted; prints KUBECONFIG
 	@scripts/require cluster

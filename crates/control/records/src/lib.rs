@@ -11,7 +11,6 @@ mod fleet;
 mod health;
 pub mod limits;
 mod lint;
-mod memory;
 mod prepare;
 mod queue;
 mod read;
@@ -29,7 +28,6 @@ mod zones;
 
 pub use fleet::Fleet;
 pub use health::StoreHealth;
-pub use memory::MemoryStore;
 pub use model::{
     Choice, Edit, EditKind, InvalidEdit, MinUp, Policy, Precondition, Revision, SetKey, SetRules,
     SetValue, View,
@@ -48,5 +46,7 @@ pub use wildcards::{Hiding, WriteRights};
 pub use zone_list::{ZONE_LIST, evidence_of_store};
 pub use zone_manager::ZoneOwner;
 
+#[cfg(test)]
+extern crate self as records;
 #[cfg(test)]
 mod tests;

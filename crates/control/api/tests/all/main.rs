@@ -9,6 +9,8 @@ mod history;
 mod limits;
 mod local;
 mod members;
+#[path = "../../../records/src/tests/memory.rs"]
+mod memory;
 mod names;
 mod openapi;
 mod operate;

@@ -1,4 +1,5 @@
 //! A server with the API, and a simple client.
+use crate::memory::MemoryStore;
 use api::{
     Api, ApiCounters, ControlFuture, CredentialFile, Credentials, NewCredential, ServerControl,
     Tls, TokenRefused,
@@ -6,7 +7,7 @@ use api::{
 use compile::{Image, Loader};
 use health::{Allow, Check, CheckKind, HealthService, HealthSettings};
 use image::HashKey;
-use records::{MemoryStore, RecordService, ServiceThreads};
+use records::{RecordService, ServiceThreads};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};

@@ -2,9 +2,10 @@
 //! beside those of the store. Commits conflict, fail with an unknown outcome, and reach the other
 //! manager late or never; managers crash. The images equal a naive model after each step.
 use super::*;
+use crate::tests::memory::MemoryStore;
 use crate::{
-    Commit, CommitError, CommitId, MemoryStore, Reader, RestoreInfo, SetValue, StoreSource,
-    WatchLost, WatchWaker,
+    Commit, CommitError, CommitId, Reader, RestoreInfo, SetValue, StoreSource, WatchLost,
+    WatchWaker,
 };
 use ::image::Tree;
 use compile::Image;

@@ -2,11 +2,12 @@
 //! writes.
 
 use crate::disk::Disk;
+use crate::memory::MemoryStore;
 use crate::service::{batch, name, put, serve, servers};
 use fastrand::Rng;
 use records::{
-    Action, CommitError, Deletion, MemoryStore, Policy, PreparedWrite, Revision, SetKey, SetValue,
-    Store, StoreError, View, WrittenSet,
+    Action, CommitError, Deletion, Policy, PreparedWrite, Revision, SetKey, SetValue, Store,
+    StoreError, View, WrittenSet,
 };
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

@@ -1,10 +1,10 @@
 //! Files with flipped bits, truncated, rolled back, or missing. No answered write is lost silently:
 //! it is there, or an error names the file and nothing on disk has changed.
 #[allow(dead_code, reason = "the rng alone are used here")]
+use crate::memory::MemoryStore;
 use fastrand::Rng;
 use records::{
-    Action, MemoryStore, Policy, PreparedWrite, Revision, SetValue, Store, StoreError, View,
-    WrittenSet,
+    Action, Policy, PreparedWrite, Revision, SetValue, Store, StoreError, View, WrittenSet,
 };
 use redb::StorageBackend;
 use std::io;

@@ -4,6 +4,9 @@ mod damage;
 mod deleted;
 mod disk;
 mod kill;
+#[expect(dead_code, reason = "no disk is full here")]
+#[path = "../../../records/src/tests/memory.rs"]
+mod memory;
 mod planted;
 mod salvage;
 mod service;

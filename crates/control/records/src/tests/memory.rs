@@ -1,9 +1,13 @@
-//! A store in memory, for tests. Its clones share the content, so several writers can use it.
-use crate::codec::{self, DamagedRecord, zone_key};
-use crate::limits::{COMMITS_KEPT, DELETED_ZONES_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_PAGE_BYTES_MAX};
-use crate::serial::SerialStamp;
-use crate::snapshot::{self, SnapshotItem, SnapshotWriter};
-use crate::{
+//! A store in memory. Its clones share the content, so several writers can use it.
+//!
+//! The tests of `api` and `store-redb` include this file.
+use records::codec::{self, DamagedRecord, zone_key};
+use records::limits::{
+    COMMITS_KEPT, DELETED_ZONES_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_PAGE_BYTES_MAX,
+};
+use records::serial::SerialStamp;
+use records::snapshot::{self, SnapshotItem, SnapshotWriter};
+use records::{
     ChangeKind, Commit, CommitError, CommitId, JournalPart, PreparedWrite, RawSet, Reader,
     RestoreInfo, Revision, SetKey, SetValue, Store, StoreError, StoreSize, StoredZone, Watch,
     WatchLost, WatchWaker, WrittenSet,

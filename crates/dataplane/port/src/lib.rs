@@ -1,15 +1,12 @@
 //! One queue of one device, and the contract that every port fulfills.
 #![forbid(unsafe_code)]
 
-pub mod contract;
 mod frames;
 pub mod limits;
 mod links;
-mod loopback;
 mod udp;
 
 pub use frames::{Frame, FrameBurst, Frames};
-pub use loopback::{Loopback, PeerDatagram};
 pub use udp::Udp;
 
 use packet::{DropReason, Packet};

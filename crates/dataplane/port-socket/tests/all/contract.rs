@@ -1,8 +1,8 @@
 //! The socket port keeps the contract, for both families and however it is bound.
 
 use packet::{DropReason, Verdict};
-use port::contract::TestLink;
-use port::{Port, contract};
+use port::Port;
+use port_contract::{TestLink, contract};
 use port_socket::{SocketPort, adopt, bind, confine, limits, steer, unsteer};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};

@@ -6,8 +6,8 @@ mod shapes;
 mod wire;
 
 use packet::{Packet, Verdict};
-use port::contract::TestLink;
 use port::{Port, Udp};
+use port_contract::TestLink;
 use port_xdp::limits::FRAMES;
 use port_xdp::{
     AttachMode, AttachedProgram, EbpfLoader, FilterCounts, FilterProgram, FilterRules, Interface,
@@ -121,7 +121,7 @@ macro_rules! kernel_contract {
             use super::*;
             $(#[test] fn $clause() {
                 if is_root() {
-                    port::contract::$clause(FakeKernel::new($server));
+                    port_contract::$clause(FakeKernel::new($server));
                 }
             })*
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::port_changes::{PortChangeSender, wait};
 use crate::{ThreadPulse, WorkerTotals};
 use packet::{Ingress, Packet, Transport};
-use port::Loopback;
+use port_contract::Loopback;
 use rustix::event::{EventfdFlags, eventfd};
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -3,8 +3,8 @@
 use super::wire::{Wire, is_root};
 use super::{FakeKernel, reply_to_all, serve};
 use packet::frame::{LinkHeader, ReplyPath, compose, headers_len, read};
-use port::contract::TestLink as _;
 use port::{Frames, Port, Udp};
+use port_contract::TestLink as _;
 use port_xdp::{AttachMode, FilterCounts, FilterRules, Interface, XdpQueue, XdpSocket};
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

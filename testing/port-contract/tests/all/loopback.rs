@@ -1,8 +1,8 @@
 //! The port in memory keeps the contract.
 
 use packet::{DropReason, Verdict};
-use port::contract::TestLink;
-use port::{Loopback, Port, contract};
+use port::Port;
+use port_contract::{Loopback, TestLink, contract};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 

@@ -1,8 +1,12 @@
-//! What every port does, as tests. A device crate calls [`contract!`](crate::contract!) with its
+//! What every port does, as tests. A device crate calls [`contract!`] with its
 //! way of making a [`TestLink`], and passes.
 
-use crate::{Burst, Port};
+mod loopback;
+
+pub use loopback::{Loopback, PeerDatagram};
+
 use packet::{DropReason, Ingress, Packet, Transport, Verdict};
+use port::{Burst, Port};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -49,7 +53,7 @@ macro_rules! contract {
     ($name:ident, $link:expr, [$($clause:ident),*]) => {
         mod $name {
             use super::*;
-            $(#[test] fn $clause() { $crate::contract::$clause($link); })*
+            $(#[test] fn $clause() { $crate::$clause($link); })*
         }
     };
 }

@@ -1,7 +1,7 @@
 //! A port in memory: a queue of datagrams in, the replies out.
 
-use crate::{Burst, Port, PortCapabilities};
 use packet::{BURST_MAX, DropReason, Packet, Transport, Verdict, check_source_port};
+use port::{Burst, Port, PortCapabilities};
 use rustix::event::{EventfdFlags, eventfd};
 use std::collections::VecDeque;
 use std::io;

@@ -1,7 +1,7 @@
 //! Evenly over NUMA nodes, as the kubelet's `distribute-cpus-across-numa`.
 use crate::free::{Free, members};
-use crate::kubelet::take_packed;
 use crate::limits::COMBINATIONS_MAX;
+use crate::packed::take_packed;
 use crate::request::{Constraints, Spread};
 use cpu::CpuList;
 use cpu_topology::{Level, Topology};

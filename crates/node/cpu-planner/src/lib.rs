@@ -2,18 +2,17 @@
 //! asked for and the constraints.
 #![forbid(unsafe_code)]
 
-mod defragment;
 mod distribute;
 mod dunlin;
 mod explain;
 mod free;
 mod kubelet;
 pub mod limits;
+mod packed;
 pub mod policy;
 mod request;
 pub mod state;
 
-pub use defragment::{Move, defragment};
 pub use explain::{Explanation, Preference, Reason};
 pub use request::{Constraints, Order, PlanError, Request, Spread};
 

@@ -1,6 +1,7 @@
 //! The kubelet's static policy: which CPUs a container gets, and what a state must fulfil.
+use crate::packed::take_packed;
 use crate::state::State;
-use crate::{Constraints, Order, Plan, PlanError, Request, kubelet, plan};
+use crate::{Constraints, Order, Plan, PlanError, Request, plan};
 use cpu::CpuList;
 use cpu_topology::Topology;
 use std::fmt;
@@ -97,7 +98,7 @@ impl<'t> Policy<'t> {
             Some(list) => list,
             None => {
                 let packed = Constraints { order: Order::Kubelet, ..Constraints::default() };
-                kubelet::take_packed(topology, &topology.online(), number, &packed)
+                take_packed(topology, &topology.online(), number, &packed)
             }
         };
         Ok(Self { topology, constraints: Constraints { reserved, ..constraints } })

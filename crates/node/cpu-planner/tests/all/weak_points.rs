@@ -3,9 +3,8 @@
 
 use crate::common::{from_cpus, machine, vectors};
 use cpu::CpuList;
-use cpu_planner::{Constraints, Order, Plan, PlanError, Request, defragment, plan};
+use cpu_planner::{Constraints, Order, Plan, PlanError, Request, plan};
 use cpu_topology::{CoreKind, Cpu, Device, DeviceKind, Level, Topology};
-use std::collections::BTreeMap;
 
 fn cpus(text: &str) -> CpuList {
     CpuList::from_kernel(text).expect("a list")
@@ -123,32 +122,6 @@ fn i_cpus_near_the_device_come_first() {
         let error = plan(&machine, &cpus(&all), &request, &Constraints::default());
         assert!(error.expect_err("no place").to_string().contains(what), "{name}");
     }
-}
-
-#[test]
-fn j_defragmentation_names_the_containers_to_restart() {
-    let machine = chiplets(2, 1, 4);
-    let sets = [("split", "3-4"), ("left", "0-1"), ("right", "5-6")];
-    let used: BTreeMap<String, CpuList> =
-        sets.iter().map(|(name, list)| ((*name).to_owned(), cpus(list))).collect();
-    let free = cpus("2,7");
-    let moves = defragment(&machine, &used, &free, &Constraints::default());
-    assert_eq!(moves.len(), 1, "{moves:?}");
-    assert_eq!((moves[0].name.as_str(), moves[0].to.to_string().as_str()), ("split", "2-3"));
-    let tidy = BTreeMap::from([("one".to_owned(), cpus("0-3"))]);
-    assert_eq!(defragment(&machine, &tidy, &cpus("4-7"), &Constraints::default()), []);
-}
-
-#[test]
-fn j_two_containers_change_places_where_one_move_is_not_enough() {
-    let machine = chiplets(2, 1, 4);
-    let used =
-        BTreeMap::from([("large".to_owned(), cpus("0-1,4")), ("small".to_owned(), cpus("2-3"))]);
-    // CPU 5 is out of use: socket 1 has room for two only when `large` leaves it.
-    let moves = defragment(&machine, &used, &cpus("6"), &Constraints::default());
-    let names: Vec<_> = moves.iter().map(|one| one.name.as_str()).collect();
-    assert_eq!(names, ["large", "small"], "{moves:?}");
-    assert!(moves[0].to.is_subset(&cpus("0-3")), "{moves:?}");
 }
 
 #[test]

@@ -1,15 +1,12 @@
 //! Addresses that a name spells: `10-0-0-1.shop.pod.cluster.local`; and parts of sets.
 
+use crate::small_zone::name;
 use answer::{AnswerCounts, NoForwarding, Now, Policy, Scratch, batch};
 use compile::{ChosenRecords, Image, Loader, SetChange};
 use image::{Declared, HashKey, Part};
 use packet::{Packet, Transport};
 use std::sync::Arc;
-use wire::{Name, NameBuf, Records, Rtype};
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-}
+use wire::{Records, Rtype};
 
 fn zones() -> Image {
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 + 1)));

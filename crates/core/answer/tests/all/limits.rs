@@ -1,5 +1,6 @@
 //! Who may ask, and how much: access lists, a rate for clients, a rate for replies, cookies that
 //! prove an address, and how long a stream may be idle.
+use crate::small_zone::name;
 use answer::{
     AnswerCounts, CookieSecret, Limiter, Limits, NoForwarding, Now, Policy, Scratch, batch,
 };
@@ -9,7 +10,6 @@ use limit::{Acl, AclRule, DebtSet, Networks, Rate, RateTable, TableKey};
 use packet::{DropReason, Packet, Transport, Verdict};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use wire::{Name, NameBuf};
 
 const PLAIN: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\nwww A 192.0.2.2\n";
 const RICH: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\nwww A 192.0.2.2\n\
@@ -25,10 +25,6 @@ const SECOND: u64 = 1_000_000;
 const DATAGRAM: Transport = Transport::Datagram;
 const STREAM: Transport = Transport::Stream;
 const CLIENT: &str = "192.0.2.9";
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-}
 
 fn zones() -> Image {
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| (n as u64 + 1).wrapping_mul(0x9e37))));

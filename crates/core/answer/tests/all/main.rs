@@ -23,4 +23,5 @@ mod scenarios;
 mod short_way;
 mod signed;
 mod sizes;
+mod small_zone;
 mod views;

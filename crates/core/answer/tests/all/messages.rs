@@ -1,12 +1,12 @@
 //! What is not in a scenario: headers, EDNS and its options, broken messages. Bytes go in, bytes
 //! come out.
 
+use crate::small_zone::name;
 use answer::{AnswerCounts, CookieSecret, NoForwarding, Now, Policy, Scratch, batch};
 use compile::{Image, Loader, Zone};
 use image::HashKey;
 use packet::{DropReason, Packet, Transport, Verdict};
 use std::sync::Arc;
-use wire::{Name, NameBuf};
 
 const ZONE: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\n\
                     both A 192.0.2.2\nboth TXT \"b\"\nmany A 192.0.2.3\nmany A 192.0.2.4\n\
@@ -15,10 +15,6 @@ const ZONE: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\n
 const LARGE: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\n\
                      all A 192.0.2.1\nall A 192.0.2.2\nall A 192.0.2.3\nall A 192.0.2.4\n\
                      all CAA 0 issue \"a.test\"\nall TYPE65300 \\# 1 00\nall TYPE65301 \\# 1 00\n";
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-}
 
 fn zones() -> Image {
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| (n as u64 + 1).wrapping_mul(0x9e37))));

@@ -1,5 +1,6 @@
 //! The owner of a name: a zone, a hosts file, a forward rule, or none; and rewritten names.
 
+use crate::small_zone::name;
 use answer::{AnswerCounts, CacheLookup, Now, Policy, Resolver, Scratch, batch};
 use cache::{CacheHit, CacheKey};
 use compile::{Image, Loader, Zone};
@@ -10,11 +11,7 @@ use image::{ForwardRule, Forwards, HashKey, RewriteRule, Rewrites};
 use packet::{Packet, Transport, Verdict};
 use std::fmt::Write as _;
 use std::sync::Arc;
-use wire::{Name, NameBuf, Rtype};
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-}
+use wire::{Name, Rtype};
 
 /// A world of zones, hosts files, and rules.
 struct Scene {

@@ -1,36 +1,16 @@
 //! NOTIFY (RFC 1996): which messages are passed on, and how the others are answered.
 
+use crate::small_zone::{name, zones};
 use answer::{
     AnswerCounts, Limits, NOTIFY_NAMES, NoForwarding, Now, Policy, Scratch, answer_control, batch,
 };
-use compile::{Image, Loader};
-use image::HashKey;
 use limit::{Acl, AclRule};
 use packet::{DropReason, Packet, Transport, Verdict};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use wire::{Name, NameBuf, Rcode};
+use wire::Rcode;
 
 const OPT: &[u8] = &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
 const NOW: Now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-}
-
-fn zones() -> Image {
-    let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 + 1)));
-    let mut image = Image::new(Arc::clone(&key));
-    let origin = name("example.org.");
-    let mut loader = Loader::new(key, origin.as_name(), None);
-    let text = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\n";
-    zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
-        loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-    })
-    .unwrap();
-    image.put_zone(Arc::new(loader.finish().unwrap()));
-    image
-}
 
 /// A NOTIFY about a name, of this type and class, with a record behind the question.
 fn notify(owner: &str, rtype: u8, class: u8, record: &[u8]) -> Vec<u8> {

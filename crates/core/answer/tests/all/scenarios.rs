@@ -10,6 +10,7 @@
 //! Records of a section may come in any order; lines with `answer`, `authority` and `additional`
 //! are all there are. An expected `authority ... RRSIG(A)` stands for a signature over that type.
 
+use crate::small_zone::name;
 use answer::{AnswerCounts, NoForwarding, Now, Policy, Scratch, batch};
 use compile::{Image, Loader};
 use domain::base::{Message, Rtype as Type};
@@ -19,7 +20,7 @@ use packet::{Packet, Transport, Verdict};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use wire::{Name, NameBuf, Rtype};
+use wire::Rtype;
 
 #[test]
 fn every_scenario_holds() {
@@ -79,10 +80,6 @@ fn tidy(mut lines: Vec<String>) -> String {
         records.sort();
     }
     lines.join("\n")
-}
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
 }
 
 fn load(image: &mut Image, origin: &str, text: &str) {

@@ -2,6 +2,7 @@
 //!
 //! A query with an unknown option is valid (RFC 6891 §6.1.2) but not plain, and a message with
 //! little space behind it cannot be parsed fast. Both take the full path.
+use crate::small_zone::name;
 use answer::{AnswerCounts, CookieSecret, NoForwarding, Now, Policy, Scratch, batch};
 use compile::{Image, Loader, Zone};
 use image::HashKey;
@@ -84,10 +85,6 @@ const PREFIXES: &[&str] = &[
     "a-label-that-is-a-good-deal-longer.than-thirty-two-octets.even-49.",
     "a-label-that-is-a-good-deal-longer.than-thirty-one-octets.even-48.",
 ];
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-}
 
 fn zones() -> Image {
     let words = std::array::from_fn(|n| (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15));

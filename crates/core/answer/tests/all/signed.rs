@@ -1,33 +1,14 @@
 //! TSIG records of queries (RFC 8945): keys that this server does not have, and misplaced records.
 
+use crate::small_zone::{name, zones};
 use answer::{AnswerCounts, CacheLookup, NoForwarding, Now, Policy, Resolver, Scratch, batch};
 use cache::{CacheHit, CacheKey};
-use compile::{Image, Loader};
-use image::{ForwardRule, Forwards, HashKey};
+use image::{ForwardRule, Forwards};
 use packet::{Packet, Transport, Verdict};
-use std::sync::Arc;
-use wire::{Name, NameBuf, Rcode};
+use wire::{NameBuf, Rcode};
 
 const OPT: &[u8] = &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
 const ADDRESS: &[u8] = &[0, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 192, 0, 2, 1];
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-}
-
-fn zones() -> Image {
-    let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 + 1)));
-    let mut image = Image::new(Arc::clone(&key));
-    let origin = name("example.org.");
-    let mut loader = Loader::new(key, origin.as_name(), None);
-    let text = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\n";
-    zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
-        loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-    })
-    .unwrap();
-    image.put_zone(Arc::new(loader.finish().unwrap()));
-    image
-}
 
 /// A TSIG record of `hmac-sha256`, with this MAC and error.
 fn tsig(key: &str, mac: &[u8], error: u8) -> Vec<u8> {

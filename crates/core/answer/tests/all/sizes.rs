@@ -1,6 +1,7 @@
 //! What an answer takes in the cache, all told: its bytes, those that tell where it lies, and
 //! those that remember it when it is gone.
 
+use crate::small_zone::name;
 use answer::{TtlLimits, relay};
 use cache::{Bucket, Cache, CacheKey, CacheShape, CacheState, Insertion, QueryKind};
 use wire::{Name, NameBuf, Suffixes};
@@ -20,10 +21,6 @@ struct ReplyWriter {
     bytes: Vec<u8>,
     rtype: u16,
     name: NameBuf,
-}
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
 }
 
 impl ReplyWriter {

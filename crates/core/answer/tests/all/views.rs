@@ -1,35 +1,15 @@
 //! Queries of different views in one burst: zones, cache entries and reply rates are apart.
 
+use crate::small_zone::{name, zones};
 use answer::{AnswerCounts, CacheLookup, Limiter, Limits, Now, Policy, Resolver, Scratch, batch};
 use cache::{CacheHit, CacheKey};
-use compile::{Image, Loader};
-use image::{ForwardRule, Forwards, HashKey};
+use image::{ForwardRule, Forwards};
 use limit::{DebtSet, Networks, Rate, RateTable, TableKey};
 use packet::{DropReason, Packet, Transport, Verdict, View};
-use std::sync::Arc;
-use wire::{Name, NameBuf};
+use wire::NameBuf;
 
 const REFUSED: u8 = 5;
 const OTHER: View = View(7);
-
-fn name(text: &str) -> NameBuf {
-    NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-}
-
-/// A zone in the default view.
-fn zones() -> Image {
-    let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 + 1)));
-    let mut image = Image::new(Arc::clone(&key));
-    let origin = name("example.org.");
-    let mut loader = Loader::new(key, origin.as_name(), None);
-    let text = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\n";
-    zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
-        loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-    })
-    .unwrap();
-    image.put_zone(Arc::new(loader.finish().unwrap()));
-    image
-}
 
 fn query(owner: &str) -> Vec<u8> {
     let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];

@@ -1,16 +1,15 @@
 //! One thread's `UpstreamClient` and a server beside it, in simulated time: nothing depends on the
 //! speed of the machine.
 
-use answer::{AnswerCounts, Now, Policy, Scratch, TtlLimits, batch};
+use crate::scene::{image, run};
+use answer::{Scratch, TtlLimits};
 use compile::Image;
-use image::{ForwardRule, Forwards, HashKey};
+use image::ForwardRule;
 use packet::{Packet, Transport, Verdict};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::mem;
 use std::net::{SocketAddr, UdpSocket};
-use std::slice;
-use std::sync::Arc;
 use std::time::Duration;
 use upstream::{ResolverPlan, ServerMarks, UpstreamClient, UpstreamServers};
 use wire::{Name, NameBuf, Rtype};
@@ -177,9 +176,6 @@ pub struct ConnectionStage {
 impl ConnectionStage {
     /// One that remembers a failure for so many seconds at first.
     pub fn new(failure_ttl: u32) -> Self {
-        let key = HashKey::new(std::array::from_fn(|n| {
-            (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        }));
         let server = UpstreamState::new();
         let (suffix, addresses) = (NameBuf::root(), vec![server.address.into()]);
         let groups = vec![UpstreamServers {
@@ -203,7 +199,7 @@ impl ConnectionStage {
             marks: ServerMarks::new(0),
         };
         Self {
-            image: Image::new(Arc::new(key)),
+            image: image(),
             rules: vec![ForwardRule { suffix: NameBuf::root(), group: 0 }],
             scratch: Box::default(),
             upstream_client: UpstreamClient::new(plan).unwrap(),
@@ -274,21 +270,6 @@ impl ConnectionStage {
             self.now += STEP;
         }
     }
-}
-
-fn run(
-    image: &Image,
-    rules: &[ForwardRule],
-    upstream_client: &mut UpstreamClient,
-    scratch: &mut Scratch,
-    now: Duration,
-    packet: &mut Packet<'_>,
-) {
-    let policy = Policy { forwards: Forwards::new(rules), ..Policy::default() };
-    let monotonic_micros = now.as_micros() as u64;
-    let now = Now { unix_seconds: 1, monotonic_micros, seed: monotonic_micros };
-    let packets = slice::from_mut(packet);
-    batch(image, &policy, now, upstream_client, scratch, packets, &mut AnswerCounts::default());
 }
 
 fn compose(question: &str) -> Vec<u8> {

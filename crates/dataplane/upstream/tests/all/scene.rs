@@ -177,9 +177,6 @@ impl Scene {
         trust: Option<TrustAnchors>,
         cache_len: usize,
     ) -> Self {
-        let key = HashKey::new(std::array::from_fn(|n| {
-            (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        }));
         let mut first = 0;
         for servers in &mut groups {
             servers.first = first;
@@ -204,7 +201,7 @@ impl Scene {
             marks,
         };
         Self {
-            image: Image::new(Arc::new(key)),
+            image: image(),
             rules,
             scratch: Box::default(),
             upstream_client: UpstreamClient::new(plan).unwrap(),
@@ -318,7 +315,14 @@ pub fn now() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-fn run(
+/// No zones.
+pub fn image() -> Image {
+    let word = |n: usize| (n as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    Image::new(Arc::new(HashKey::new(std::array::from_fn(word))))
+}
+
+/// Answers a query, or has other servers asked.
+pub fn run(
     image: &Image,
     rules: &[ForwardRule],
     upstream_client: &mut UpstreamClient,

@@ -3,6 +3,7 @@
 pub mod containerd;
 pub mod counting;
 pub mod etcd;
+pub mod folder;
 #[cfg(feature = "operator")]
 pub mod operator;
 pub mod ports;

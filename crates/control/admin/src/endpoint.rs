@@ -265,42 +265,25 @@ impl std::error::Error for EndpointError {}
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
-
-    /// A folder that is removed after the test.
-    struct Folder(PathBuf);
-
-    impl Folder {
-        fn new(test: &str) -> Self {
-            let name = format!("dunlin-admin-{test}-{}", std::process::id());
-            let folder = std::env::temp_dir().join(name);
-            fs::create_dir_all(&folder).expect("a folder");
-            Self(folder)
-        }
-    }
-
-    impl Drop for Folder {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use test_support::folder::Folder;
 
     #[test]
     fn socket_has_its_mode_and_is_removed_at_the_end() {
         let folder = Folder::new("mode");
-        let path = folder.0.join("run/dunlin.sock");
+        let path = folder.join("run/dunlin.sock");
         let endpoint = Endpoint::bind(&path, None).expect("a socket");
         let mode = fs::metadata(&path).expect("the file").permissions().mode();
         assert_eq!(mode & 0o777, MODE);
         UnixStream::connect(&path).expect("a server listens");
         drop(endpoint);
         assert!(!path.exists());
-        assert_eq!(fs::read_dir(folder.0.join("run")).expect("the folder").count(), 0);
+        assert_eq!(fs::read_dir(folder.join("run")).expect("the folder").count(), 0);
     }
 
     #[test]
     fn stale_socket_is_replaced() {
         let folder = Folder::new("stale");
-        let path = folder.0.join("dunlin.sock");
+        let path = folder.join("dunlin.sock");
         drop(UnixListener::bind(&path).expect("a socket"));
         assert!(path.exists(), "std leaves it");
         let _endpoint = Endpoint::bind(&path, None).expect("the stale one is replaced");
@@ -310,7 +293,7 @@ mod tests {
     #[test]
     fn socket_is_replaced_atomically() {
         let folder = Folder::new("hands");
-        let path = folder.0.join("dunlin.sock");
+        let path = folder.join("dunlin.sock");
         let old = Endpoint::bind(&path, None).expect("a socket");
         let mut new = Endpoint::bind_beside(&path, None).expect("a socket");
         let of = |endpoint: &Endpoint| endpoint.file.1 == fs::metadata(&path).unwrap().ino();
@@ -321,18 +304,18 @@ mod tests {
         assert!(of(&new), "the old_process leaves it alone");
         drop(Endpoint::bind_beside(&path, None).expect("one that is never revealed"));
         assert!(of(&new));
-        assert_eq!(fs::read_dir(&folder.0).expect("the folder").count(), 1);
+        assert_eq!(fs::read_dir(&folder).expect("the folder").count(), 1);
     }
 
     /// The folder may be writable for users who must not become root.
     #[test]
     fn only_created_files_change_their_owner() {
         let folder = Folder::new("give");
-        let (victim, link) = (folder.0.join("victim"), folder.0.join("link"));
+        let (victim, link) = (folder.join("victim"), folder.join("link"));
         fs::write(&victim, "").expect("a file");
         fs::set_permissions(&victim, Permissions::from_mode(0o600)).expect("a mode");
         std::os::unix::fs::symlink(&victim, &link).expect("a link");
-        let (socket, second) = (folder.0.join("socket"), folder.0.join("second"));
+        let (socket, second) = (folder.join("socket"), folder.join("second"));
         let _listener = UnixListener::bind(&socket).expect("a socket");
         fs::hard_link(&socket, &second).expect("a link");
         for path in [&victim, &link, &second] {
@@ -348,23 +331,23 @@ mod tests {
     #[test]
     fn unusable_path_is_an_error_with_advice() {
         let folder = Folder::new("errors");
-        fs::write(folder.0.join("file"), "").expect("a file");
+        fs::write(folder.join("file"), "").expect("a file");
         for (path, word) in [
             ("file", "remove it"),
             ("none/none/dunlin.sock", "the parent of its directory"),
             (&"x".repeat(108), "too long"),
             ("file/dunlin.sock", "cannot listen"),
         ] {
-            let path = folder.0.join(path);
+            let path = folder.join(path);
             for error in [Endpoint::check(&path), Endpoint::bind(&path, None).map(drop)] {
                 let message = error.expect_err(word).to_string();
                 assert!(message.contains(word), "{message}");
             }
         }
         for path in ["dunlin.sock", "new/dunlin.sock"] {
-            Endpoint::check(&folder.0.join(path)).expect("it can be created");
+            Endpoint::check(&folder.join(path)).expect("it can be created");
         }
-        assert_eq!(fs::read_dir(&folder.0).expect("a folder").count(), 1, "nothing is created");
-        assert!(folder.0.join("file").exists(), "what is not ours stays");
+        assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 1, "nothing is created");
+        assert!(folder.join("file").exists(), "what is not ours stays");
     }
 }

@@ -9,6 +9,7 @@ mod checkpoint;
 mod checkpointer;
 mod files;
 pub mod limits;
+mod locks;
 mod migrate;
 mod paced;
 mod read;

@@ -3,7 +3,6 @@
 
 use packet::{DropReason, Packet, Transport, Verdict};
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tap::QueryTap;
 
@@ -57,28 +56,4 @@ fn one(
     tap.begin(std::slice::from_ref(&packet), unix, now);
     decide(&mut packet);
     tap.end(std::slice::from_ref(&packet));
-}
-
-/// A folder that is removed after the test.
-pub struct Scene(pub PathBuf);
-
-impl Scene {
-    pub fn new(test: &str) -> Self {
-        let name = format!("dunlin-tap-{test}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    /// The path of a file in it.
-    pub fn path(&self, file: &str) -> PathBuf {
-        self.0.join(file)
-    }
-}
-
-impl std::ops::Drop for Scene {
-    fn drop(&mut self) {
-        // A folder that cannot be removed stays.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

@@ -1,9 +1,10 @@
 //! dnstap with our own reader, which disconnects and reconnects, and with Debian's tools.
 
+use test_support::folder::Folder;
 use test_support::skip;
 use test_support::wait::until_true;
 
-use crate::common::{Scene, answer, query};
+use crate::common::{answer, query};
 use packet::{DropReason, Transport};
 use query_samples::{DnstapSettings, TapSettings, TapThread};
 use rustix::process::{Pid, Signal, kill_process};
@@ -118,8 +119,8 @@ impl Reader {
 
 #[test]
 fn disconnected_reader_is_reconnected() {
-    let scene = Scene::new("again");
-    let socket = scene.path("socket");
+    let folder = Folder::new("again");
+    let socket = folder.join("socket");
     // No reader at first: queries are buffered.
     let runner = TapThread::start(settings(&socket)).unwrap();
     let mut tap = runner.tap(1);
@@ -143,8 +144,8 @@ fn disconnected_reader_is_reconnected() {
 
 #[test]
 fn stalled_reader_loses_counted_messages() {
-    let scene = Scene::new("stuck");
-    let socket = scene.path("socket");
+    let folder = Folder::new("stuck");
+    let socket = folder.join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
     let runner = TapThread::start(settings(&socket)).unwrap();
     let mut tap = runner.tap(1);
@@ -172,8 +173,8 @@ fn stalled_reader_loses_counted_messages() {
 
 #[test]
 fn reader_of_another_content_type_gets_nothing() {
-    let scene = Scene::new("else");
-    let socket = scene.path("socket");
+    let folder = Folder::new("else");
+    let socket = folder.join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
     let runner = TapThread::start(settings(&socket)).unwrap();
     let mut tap = runner.tap(1);
@@ -192,8 +193,8 @@ fn reader_of_another_content_type_gets_nothing() {
 
 #[test]
 fn stop_is_bounded_without_finish() {
-    let scene = Scene::new("mute");
-    let socket = scene.path("socket");
+    let folder = Folder::new("mute");
+    let socket = folder.join("socket");
     let listener = UnixListener::bind(&socket).unwrap();
     let runner = TapThread::start(settings(&socket)).unwrap();
     let _mute = Reader::accept(&listener);
@@ -267,8 +268,8 @@ fn debian_tools_read_our_messages() {
     if !tools.into_iter().all(|(tool, package)| present(tool, package)) {
         return;
     }
-    let scene = Scene::new("debian");
-    let (socket, file) = (scene.path("socket"), scene.path("capture"));
+    let folder = Folder::new("debian");
+    let (socket, file) = (folder.join("socket"), folder.join("capture"));
     let mut capture = Capture::start(&socket, &file);
     let runner = TapThread::start(settings(&socket)).unwrap();
     until_true("a connection", || runner.status().dnstap_connected);

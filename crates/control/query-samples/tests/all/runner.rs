@@ -1,6 +1,6 @@
 //! Samples from a tap to the query log and the sketches, with changing settings.
 
-use crate::common::{Scene, answer, query};
+use crate::common::{answer, query};
 use packet::{DropReason, Transport};
 use query_samples::{DnstapSettings, LogFormat, QueryLogSettings, TapSettings, TapThread};
 use std::collections::HashSet;
@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use tap::QueryTap;
+use test_support::folder::Folder;
 use test_support::wait::until_true;
 
 const CLIENT: &str = "192.0.2.1:1053";
@@ -36,14 +37,14 @@ fn names(file: &Path) -> Vec<String> {
 }
 
 /// A socket without a listener.
-fn no_reader(scene: &Scene) -> DnstapSettings {
-    DnstapSettings { socket: scene.path("no-reader"), ..DnstapSettings::default() }
+fn no_reader(folder: &Folder) -> DnstapSettings {
+    DnstapSettings { socket: folder.join("no-reader"), ..DnstapSettings::default() }
 }
 
 #[test]
 fn queries_are_logged_into_a_file_and_all_of_them_by_the_end() {
-    let scene = Scene::new("file");
-    let file = scene.path("queries");
+    let folder = Folder::new("file");
+    let file = folder.join("queries");
     let runner = TapThread::start(logged(1, &file, LogFormat::Json)).unwrap();
     let mut taps = [runner.tap(1), runner.tap(2)];
     for turn in 0..500 {
@@ -72,8 +73,8 @@ fn queries_are_logged_into_a_file_and_all_of_them_by_the_end() {
 
 #[test]
 fn settings_change_while_it_runs() {
-    let scene = Scene::new("change");
-    let (one, two) = (scene.path("one"), scene.path("two"));
+    let folder = Folder::new("change");
+    let (one, two) = (folder.join("one"), folder.join("two"));
     let runner = TapThread::start(TapSettings::default()).unwrap();
     let mut tap = runner.tap(1);
     ask(&mut tap, "off.example");
@@ -92,8 +93,8 @@ fn settings_change_while_it_runs() {
         !names(&two).is_empty()
     });
     // Like logrotate: the file is moved away, and the same settings are set again.
-    fs::rename(&two, scene.path("two.1")).unwrap();
-    let dnstap = Some(DnstapSettings { one_in: 1_000, ..no_reader(&scene) });
+    fs::rename(&two, folder.join("two.1")).unwrap();
+    let dnstap = Some(DnstapSettings { one_in: 1_000, ..no_reader(&folder) });
     runner.set(TapSettings { dnstap, ..logged(1, &two, LogFormat::Text) }).unwrap();
     until_true("the new file to be used", || {
         ask_until_logged(&mut tap, "three.example");
@@ -102,7 +103,7 @@ fn settings_change_while_it_runs() {
     runner.set(TapSettings::default()).unwrap();
     until_true("nothing to be wanted", || !runner.status().dnstap_wanted);
     let status = runner.status();
-    let files = [&one, &scene.path("two.1"), &two];
+    let files = [&one, &folder.join("two.1"), &two];
     let lines: usize = files.map(|file| names(file).len()).into_iter().sum();
     assert_eq!(lines as u64, status.logged, "a line is in one file, whatever changes");
     assert_eq!((status.sampled, status.lost, status.log_lost), (status.logged, 0, 0));
@@ -122,14 +123,14 @@ fn settings_change_while_it_runs() {
 
 #[test]
 fn unopenable_file_is_an_error_and_changes_nothing() {
-    let scene = Scene::new("refused");
-    let file = scene.path("queries");
+    let folder = Folder::new("refused");
+    let file = folder.join("queries");
     let runner = TapThread::start(logged(1, &file, LogFormat::Text)).unwrap();
     let mut tap = runner.tap(1);
-    let missing = scene.path("no/such/folder");
+    let missing = folder.join("no/such/folder");
     let error = runner.set(logged(1, &missing, LogFormat::Text)).unwrap_err().to_string();
     assert!(error.contains(missing.to_str().unwrap()), "{error}");
-    let pipe = scene.path("pipe");
+    let pipe = folder.join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     assert!(runner.set(logged(1, &pipe, LogFormat::Text)).is_err(), "the pipe has no reader");
     ask(&mut tap, "still.example");
@@ -139,8 +140,8 @@ fn unopenable_file_is_an_error_and_changes_nothing() {
 
 #[test]
 fn slow_reader_loses_counted_lines() {
-    let scene = Scene::new("slow");
-    let pipe = scene.path("pipe");
+    let folder = Folder::new("slow");
+    let pipe = folder.join("pipe");
     rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).unwrap();
     let mut reader = fs::OpenOptions::new().read(true).write(true).open(&pipe).unwrap();
     let runner = TapThread::start(logged(1, &pipe, LogFormat::Text)).unwrap();
@@ -178,8 +179,8 @@ fn full_disk_loses_only_lines() {
 
 #[test]
 fn every_sampled_query_is_counted_once_at_any_rate() {
-    let scene = Scene::new("fast");
-    let runner = TapThread::start(logged(1, &scene.path("queries"), LogFormat::Text)).unwrap();
+    let folder = Folder::new("fast");
+    let runner = TapThread::start(logged(1, &folder.join("queries"), LogFormat::Text)).unwrap();
     let asking: Vec<_> = (0..2)
         .map(|seed| {
             let mut tap = runner.tap(seed);
@@ -197,8 +198,8 @@ fn every_sampled_query_is_counted_once_at_any_rate() {
 #[test]
 fn most_frequent_are_reported_at_any_rate() {
     // The log needs every query, the sketch one in eight.
-    let scene = Scene::new("hot");
-    let log = logged(1, &scene.path("queries"), LogFormat::Text);
+    let folder = Folder::new("hot");
+    let log = logged(1, &folder.join("queries"), LogFormat::Text);
     let runner = TapThread::start(TapSettings { hot_one_in: 8, ..log }).unwrap();
     let mut tap = runner.tap(1);
     let busy = "[2001:db8::1]:53".parse().unwrap();
@@ -225,9 +226,9 @@ fn most_frequent_are_reported_at_any_rate() {
 
 #[test]
 fn each_output_has_its_own_rate() {
-    let scene = Scene::new("rates");
-    let file = scene.path("queries");
-    let dnstap = DnstapSettings { one_in: 2, ..no_reader(&scene) };
+    let folder = Folder::new("rates");
+    let file = folder.join("queries");
+    let dnstap = DnstapSettings { one_in: 2, ..no_reader(&folder) };
     let log = logged(20, &file, LogFormat::Text);
     let runner = TapThread::start(TapSettings { dnstap: Some(dnstap), ..log }).unwrap();
     let mut tap = runner.tap(1);

@@ -1,6 +1,5 @@
 //! Files with flipped bits, truncated, rolled back, or missing. No answered write is lost silently:
 //! it is there, or an error names the file and nothing on disk has changed.
-#[allow(dead_code, reason = "the rng alone are used here")]
 use crate::memory::MemoryStore;
 use fastrand::Rng;
 use records::{
@@ -11,6 +10,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 use store_redb::RedbStore;
+#[allow(dead_code, reason = "the rng alone are used here")]
+use test_support::folder::Folder;
 use wire::{Name, NameBuf, Rtype};
 
 /// The content of a file. Clones share it.
@@ -307,9 +308,7 @@ fn rolled_back_tree_is_refused_without_log_groups() {
 /// Both files of a store are gone, and the list of its zones is still there.
 #[test]
 fn missing_files_beside_a_list_of_zones_are_damage_and_nothing_is_created() {
-    let folder = std::env::temp_dir().join(format!("dunlin-missing-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("missing");
     let list = folder.join(records::ZONE_LIST);
     let opened = || RedbStore::open(&folder, false).map(drop);
     std::fs::write(&list, "no list").unwrap();
@@ -322,7 +321,6 @@ fn missing_files_beside_a_list_of_zones_are_damage_and_nothing_is_created() {
     std::fs::remove_file(&list).unwrap();
     opened().unwrap();
     assert_eq!(names(), 2, "without a list it is a new store");
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A bit that flips while the store is open is detected; reads work again once it is restored.

@@ -9,6 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use store_redb::RedbStore;
+use test_support::folder::Folder;
 use wire::Rtype;
 
 /// Writers; each writes a number into two sets at once.
@@ -100,7 +101,7 @@ fn answered_writes_survive_a_kill() {
         return write_until_killed(Path::new(&folder));
     }
     let kills: u64 = std::env::var("DUNLIN_KILLS").map_or(6, |kills| kills.parse().expect("n"));
-    let folder = std::env::temp_dir().join(format!("dunlin-kill-{}", std::process::id()));
+    let folder = Folder::new("kill");
     let mut total = 0u64;
     for kill in 0..kills {
         let answered = kill_one(&folder, Duration::from_millis(150 + kill * 37 % 400));
@@ -113,7 +114,6 @@ fn answered_writes_survive_a_kill() {
         }
         total += answered.iter().map(|n| u64::from(*n)).sum::<u64>();
     }
-    std::fs::remove_dir_all(&folder).unwrap();
     assert!(total > 0, "nothing was written");
     println!("{kills} kills, {total} writes answered, none lost");
 }
@@ -140,14 +140,12 @@ fn store_is_used_by_one_process_until_released() {
 /// A file that is not a store is refused and left unchanged.
 #[test]
 fn file_that_is_not_a_store_is_refused() {
-    let folder = std::env::temp_dir().join(format!("dunlin-none-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new("none");
     let [file, _] = store_redb::paths(&folder);
     std::fs::write(&file, "www A 192.0.2.1\n".repeat(1000)).unwrap();
     let told = RedbStore::open(&folder, false).map(drop).unwrap_err().to_string();
     assert!(told.contains("records.redb"), "{told}");
     assert!(std::fs::read(&file).unwrap().starts_with(b"www A"));
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A disk of this size; `None` if it cannot be created.
@@ -194,7 +192,7 @@ fn new_store_is_written_where_4_mib_are_free() {
 #[test]
 fn killed_store_opens_once_a_full_disk_has_room() {
     let Some(folder) = small_disk("killed", "12m") else { return };
-    let whole = std::env::temp_dir().join(format!("dunlin-killed-from-{}", std::process::id()));
+    let whole = Folder::new("killed-from");
     let (service, running) = start(&whole);
     service.create_zone(batch(vec![servers()])).wait().unwrap();
     let text = [&[250][..], &[b'x'; 250]].concat().repeat(40);
@@ -226,7 +224,6 @@ fn killed_store_opens_once_a_full_disk_has_room() {
     drop(store);
     assert!(run(&["umount"], &folder));
     std::fs::remove_dir_all(&folder).unwrap();
-    std::fs::remove_dir_all(&whole).unwrap();
 }
 
 /// A small disk fills up: writes are refused with advice, reads go on, and writes work once there

@@ -6,45 +6,27 @@ use records::{
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::SystemTime;
 use store_redb::{RedbStore, paths, salvage};
+use test_support::folder::Folder;
 use wire::{Name, NameBuf, Rtype};
 
-/// A folder that is removed after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Self {
-        let folder =
-            std::env::temp_dir().join(format!("dunlin-salvage-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
+fn copied(from: &Folder) -> Folder {
+    let copy = Folder::new("salvage-copy");
+    for (from, to) in paths(from).iter().zip(paths(&copy)) {
+        fs::copy(from, to).unwrap();
     }
-
-    fn copy(&self, name: &str) -> Self {
-        let copy = Self::new(name);
-        for (from, to) in paths(&self.0).iter().zip(paths(&copy.0)) {
-            fs::copy(from, to).unwrap();
-        }
-        copy
-    }
-
-    fn files(&self) -> BTreeMap<String, Vec<u8>> {
-        let entries = fs::read_dir(&self.0).unwrap().map(Result::unwrap);
-        let file = |entry: fs::DirEntry| {
-            let name = entry.file_name().into_string().unwrap();
-            (name, fs::read(entry.path()).unwrap())
-        };
-        entries.map(file).collect()
-    }
+    copy
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let entries = fs::read_dir(folder).unwrap().map(Result::unwrap);
+    let file = |entry: fs::DirEntry| {
+        let name = entry.file_name().into_string().unwrap();
+        (name, fs::read(entry.path()).unwrap())
+    };
+    entries.map(file).collect()
 }
 
 fn zone(n: u64) -> NameBuf {
@@ -106,15 +88,15 @@ fn restoring() -> RestoreInfo {
 #[test]
 fn salvage_of_an_intact_store_is_its_snapshot() {
     let folder = Folder::new("whole");
-    let store = filled(&folder.0);
-    let copy = folder.copy("whole-copy");
-    let told = salvage(&folder.0, &mut Vec::new()).unwrap_err().to_string();
+    let store = filled(&folder);
+    let copy = copied(&folder);
+    let told = salvage(&folder, &mut Vec::new()).unwrap_err().to_string();
     assert!(told.contains("another process uses it"), "{told}");
     let expected = dump(&store);
-    let before = copy.files();
+    let before = files(&copy);
     let mut bytes = Vec::new();
-    let report = salvage(&copy.0, &mut bytes).unwrap();
-    assert!(bytes == expected && copy.files() == before);
+    let report = salvage(&copy, &mut bytes).unwrap();
+    assert!(bytes == expected && files(&copy) == before);
     assert_eq!((report.revision, report.damage), (Revision(5), vec![]));
     let zones: Vec<_> = report.zones.iter().map(|zone| (zone.sets, zone.lost)).collect();
     assert_eq!(zones, [(300, 0), (320, 0), (300, 0)]);
@@ -125,12 +107,12 @@ fn salvage_of_an_intact_store_is_its_snapshot() {
 fn damaged_files_are_salvaged_and_replaced() {
     let folder = Folder::new("blocks");
     let expected = {
-        let mut store = filled(&folder.0);
+        let mut store = filled(&folder);
         let expected = sets(&dump(&store));
         store.close();
         expected
     };
-    let [tree, _] = paths(&folder.0);
+    let [tree, _] = paths(&folder);
     let whole = fs::read(&tree).unwrap();
     // Leaves with sets of the zones.
     let is_of_sets = |page: &[u8]| page[0] == 1 && page.windows(4).any(|part| part == b"n012");
@@ -140,13 +122,13 @@ fn damaged_files_are_salvaged_and_replaced() {
     let mut damaged = whole.clone();
     pages.iter().take(3).for_each(|n| damaged[n * 4096 + 200..][..40].fill(0x5a));
     fs::write(&tree, &damaged).unwrap();
-    let before = folder.files();
-    let why = RedbStore::open(&folder.0, false).map(drop).unwrap_err();
+    let before = files(&folder);
+    let why = RedbStore::open(&folder, false).map(drop).unwrap_err();
     let StoreError::Damaged(why) = why else { panic!("{why:?}") };
     assert!(why.contains("records.redb: it is damaged near byte"), "{why}");
     let mut bytes = Vec::new();
-    let report = salvage(&folder.0, &mut bytes).unwrap();
-    assert!(folder.files() == before, "nothing is changed");
+    let report = salvage(&folder, &mut bytes).unwrap();
+    assert!(files(&folder) == before, "nothing is changed");
     let left = sets(&bytes);
     assert!(left.iter().all(|(key, value)| expected.get(key) == Some(value)));
     let lost: u64 = report.zones.iter().map(|zone| zone.lost).sum();
@@ -154,29 +136,29 @@ fn damaged_files_are_salvaged_and_replaced() {
     assert!(lost > 0 && !left.is_empty() && !report.damage.is_empty(), "{report:?}");
     // A truncated snapshot replaces nothing.
     let half = &bytes[..bytes.len() / 2];
-    assert!(RedbStore::replace(&folder.0, &mut &*half, &restoring()).is_err());
-    assert!(folder.files() == before);
-    let restored = RedbStore::replace(&folder.0, &mut &bytes[..], &restoring()).unwrap();
+    assert!(RedbStore::replace(&folder, &mut &*half, &restoring()).is_err());
+    assert!(files(&folder) == before);
+    let restored = RedbStore::replace(&folder, &mut &bytes[..], &restoring()).unwrap();
     assert!(restored.reader().revision().unwrap() > Revision(5), "no revision comes again");
     assert_eq!(sets(&dump(&restored)).len(), left.len());
     drop(restored);
-    let after = folder.files();
+    let after = files(&folder);
     let aside = |name: &str| after.iter().find(|(other, _)| other.starts_with(name)).unwrap().1;
     assert!(*aside("records.redb.damaged-") == damaged);
     assert!(*aside("records.wal.damaged-") == before["records.wal"]);
     assert_eq!(after.len(), 4, "{:?}", after.keys());
-    RedbStore::open(&folder.0, false).unwrap().reader().revision().unwrap();
+    RedbStore::open(&folder, false).unwrap().reader().revision().unwrap();
 }
 
 /// A server's store cannot be opened: it is retried, or restored.
 #[test]
 fn unopenable_store_is_restored() {
     let folder = Folder::new("closed");
-    let bytes = dump(&filled(&folder.0));
-    let [tree, log] = paths(&folder.0);
+    let bytes = dump(&filled(&folder));
+    let [tree, log] = paths(&folder);
     let whole = fs::read(&tree).unwrap();
     fs::write(&tree, &whole[..whole.len() / 3]).unwrap();
-    let mut store = RedbStore::closed(&folder.0).unwrap();
+    let mut store = RedbStore::closed(&folder).unwrap();
     let reader = store.reader();
     assert!(reader.revision().is_err());
     assert!(matches!(store.open(), Err(StoreError::Damaged(_))));
@@ -191,7 +173,7 @@ fn unopenable_store_is_restored() {
     assert!(dump(&store) == bytes);
     store.close();
     fs::remove_file(&log).unwrap();
-    let mut store = RedbStore::closed(&folder.0).unwrap();
+    let mut store = RedbStore::closed(&folder).unwrap();
     let told = store.open().unwrap_err().to_string();
     assert!(told.contains("records.wal: it is missing"), "{told}");
     store.restore(&mut &bytes[..], &restoring()).unwrap();
@@ -203,21 +185,21 @@ fn unopenable_store_is_restored() {
 #[test]
 fn missing_or_empty_files_are_not_recreated() {
     let folder = Folder::new("missing");
-    drop(filled(&folder.0));
-    for (n, path) in paths(&folder.0).iter().enumerate() {
+    drop(filled(&folder));
+    for (n, path) in paths(&folder).iter().enumerate() {
         let name = path.file_name().unwrap().to_str().unwrap();
         for is_gone in [true, false] {
-            let copy = folder.copy("missing-copy");
-            let path = &paths(&copy.0)[n];
+            let copy = copied(&folder);
+            let path = &paths(&copy)[n];
             if is_gone {
                 fs::remove_file(path).unwrap()
             } else {
                 fs::write(path, b"").unwrap()
             }
-            let before = copy.files();
-            let why = RedbStore::open(&copy.0, false).map(drop).unwrap_err();
+            let before = files(&copy);
+            let why = RedbStore::open(&copy, false).map(drop).unwrap_err();
             assert!(matches!(&why, StoreError::Damaged(why) if why.contains(name)), "{why:?}");
-            assert!(copy.files() == before, "{name}");
+            assert!(files(&copy) == before, "{name}");
         }
     }
 }
@@ -225,28 +207,28 @@ fn missing_or_empty_files_are_not_recreated() {
 #[test]
 fn interrupted_first_start_is_repeated() {
     let folder = Folder::new("first");
-    drop(RedbStore::open(&folder.0, false).unwrap());
-    let [tree, log] = paths(&folder.0);
+    drop(RedbStore::open(&folder, false).unwrap());
+    let [tree, log] = paths(&folder);
     for path in [&tree, &log] {
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
     }
     fs::remove_file(&tree).unwrap();
     fs::write(tree.with_extension("redb.new"), b"half of it").unwrap();
-    drop(filled(&folder.0));
-    assert_eq!(folder.files().len(), 2, "{:?}", folder.files().keys());
+    drop(filled(&folder));
+    assert_eq!(files(&folder).len(), 2, "{:?}", files(&folder).keys());
 }
 
 #[test]
 fn symbolic_links_are_not_followed() {
     for which in 0..2 {
         let (folder, elsewhere) = (Folder::new("link"), Folder::new("elsewhere"));
-        drop(filled(&elsewhere.0));
-        let before = elsewhere.files();
-        let (links, targets) = (paths(&folder.0), paths(&elsewhere.0));
+        drop(filled(&elsewhere));
+        let before = files(&elsewhere);
+        let (links, targets) = (paths(&folder), paths(&elsewhere));
         fs::copy(&targets[1 - which], &links[1 - which]).unwrap();
         symlink(&targets[which], &links[which]).unwrap();
-        let told = RedbStore::open(&folder.0, false).map(drop).unwrap_err().to_string();
+        let told = RedbStore::open(&folder, false).map(drop).unwrap_err().to_string();
         assert!(told.contains("symbolic link"), "{told}");
-        assert!(elsewhere.files() == before);
+        assert!(files(&elsewhere) == before);
     }
 }

@@ -3,6 +3,7 @@
 
 mod absent;
 mod campaigns;
+mod circles;
 mod commands;
 mod crates;
 mod demo;
@@ -27,6 +28,7 @@ const HELP: &str = "\
 cargo xtask layers       the crates by layer, and whether every dependency leads downwards
 cargo xtask style        lengths of lines and files, and a README for each crate
 cargo xtask campaigns    whether the table of long targets is that of the Makefile
+cargo xtask circles      whether two files of a crate name each other
 cargo xtask links        whether every link, path and test in Markdown exists
 cargo xtask promises     whether every test that SPECIFICATION.md names exists
 cargo xtask absent       whether each `not yet` of a page names what is pending
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
             tell(&layers::violations(&crates))
         }
         ["style"] => tell(&style::violations(&root())),
+        ["circles"] => tell(&circles::violations()),
         ["campaigns"] => tell(&campaigns::violations(&root())),
         ["links"] => tell(&links::violations(&root())),
         ["promises"] => tell(&promises::violations(&root())),

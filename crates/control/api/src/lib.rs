@@ -49,11 +49,11 @@ pub use counters::ApiCounters;
 pub use credentials::{
     CredentialFile, Credentials, NewCredential, TOKEN_PREFIX, TokenRefused, check_document,
 };
-pub use members::{MemberBody, MinUpBody};
+pub use members::{MemberBody, MinUpBody, ValueBody};
 pub use principal::{Grant, Pattern, Principal, Verb};
 pub use routes::openapi;
 pub use server::{LocalApi, serve};
 pub use state::{Api, ControlFuture, ServerControl};
 pub use stored::{read_stored, write_stored};
-pub use text::{SetBody, ValueBody};
+pub use text::SetBody;
 pub use tls::{Certificates, Tls, certificate_status};

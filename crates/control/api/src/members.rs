@@ -1,10 +1,63 @@
-//! The policy, check and members of a record set in JSON.
+//! The content of a record set in JSON: its policy, check and members.
 use crate::problem::Problem;
-use crate::text::{SetRulesBody, not_yet};
-use model::{BrokenRule, Choice, MinUp, Policy, SetRules};
+use model::{BrokenRule, Choice, MinUp, Policy, SetRules, View};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wire::Rtype;
+
+/// The content of a record set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(example = json!({ "ttl": 300, "data": ["192.0.2.1"] }))]
+pub struct ValueBody {
+    /// The TTL in seconds (RFC 2181 §8).
+    #[schema(maximum = 2147483647)]
+    pub ttl: u32,
+    /// The data of each record, in presentation form. Names in it are absolute, with or without
+    /// the final dot; that of TXT is one text, unless it begins with a quote.
+    #[serde(default)]
+    #[schema(max_items = 5000)]
+    pub data: Vec<String>,
+    /// The members with their tiers, instead of `data`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_items = 5000)]
+    pub members: Option<Vec<MemberBody>>,
+    /// The view: only `default` exists.
+    #[serde(default = "default_view")]
+    #[schema(default = "default")]
+    pub view: String,
+    /// Which of the records an answer has: `all`, or with `failover` those of the first tier that
+    /// has any. Only for addresses.
+    #[serde(default = "default_policy")]
+    #[schema(default = "all")]
+    pub policy: String,
+    /// The most records of an answer; absent: no bound.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u16>,
+    /// The check that the addresses have to pass; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub check: Option<String>,
+    /// With fewer members up, those that are not are answered, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_up: Option<MinUpBody>,
+    /// What is answered if no member is up: `open`, those that are down; `closed`, none of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fail: Option<FailWord>,
+    /// What operators note of the set; absent: nothing. No answer has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(max_length = 255)]
+    pub comment: Option<String>,
+}
+
+/// The word of the only view.
+pub fn default_view() -> String {
+    View::default().word().to_owned()
+}
+
+/// The word of the usual policy.
+pub fn default_policy() -> String {
+    Choice::default().word().to_owned()
+}
 
 /// A member of a record set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -70,18 +123,24 @@ fn read_min_up(body: &MinUpBody, field: &str) -> Result<MinUp, Problem> {
     }
 }
 
-/// Parses the rules; `place` is prepended to the names of fields. `data`: that of each member.
-pub fn read_policy(body: &SetRulesBody<'_>, place: &str) -> Result<Policy, Problem> {
+/// The refusal of a value that is not known yet.
+pub fn not_yet(field: &str, what: &str, known: &str) -> Problem {
+    let what = format!("not yet: the only {what} so far are {known}");
+    Problem::invalid(field, BrokenRule::NOT_YET, what)
+}
+
+/// Parses the rules; `place` is prepended to the names of fields.
+pub fn read_policy(body: &ValueBody, place: &str) -> Result<Policy, Problem> {
     let field = |name: &str| format!("{place}{name}");
-    let choice = Choice::from_word(body.policy).ok_or_else(|| {
-        if Choice::NOT_YET.contains(&body.policy) {
+    let choice = Choice::from_word(&body.policy).ok_or_else(|| {
+        if Choice::NOT_YET.contains(&&*body.policy) {
             return not_yet(&field("policy"), "policies", "\"all\" and \"failover\"");
         }
         let what = "is not a policy: \"all\" or \"failover\"";
         Problem::invalid(field("policy"), BrokenRule::SET_RULES, what)
     })?;
     let mut tiers = Vec::new();
-    for (number, member) in body.members.iter().flat_map(|members| members.iter()).enumerate() {
+    for (number, member) in body.members.iter().flatten().enumerate() {
         let at = |name: &str| format!("{place}members[{number}].{name}");
         if member.weight.is_some() {
             return Err(not_yet(&at("weight"), "properties of a member", "`data` and `tier`"));
@@ -94,15 +153,16 @@ pub fn read_policy(body: &SetRulesBody<'_>, place: &str) -> Result<Policy, Probl
     if tiers.iter().all(|tier| *tier == 0) {
         tiers.clear();
     }
-    let min_up = body.min_up.map(|min_up| read_min_up(min_up, &field("min_up"))).transpose()?;
+    let min_up =
+        body.min_up.as_ref().map(|min_up| read_min_up(min_up, &field("min_up"))).transpose()?;
     Ok(Policy::new(SetRules {
         choice,
         max: body.max.unwrap_or_default(),
-        check: body.check.unwrap_or_default().into(),
+        check: body.check.as_deref().unwrap_or_default().into(),
         min_up: min_up.unwrap_or_default(),
         is_closed: body.fail == Some(FailWord::Closed),
         tiers: tiers.into(),
-        comment: Box::default(),
+        comment: body.comment.as_deref().unwrap_or_default().into(),
     }))
 }
 

@@ -1,5 +1,6 @@
 //! The JSON of a record set in a shared store: that of the API, and the revision of its last write.
-use crate::text::{ValueBody, read_value, write_value};
+use crate::members::ValueBody;
+use crate::text::{read_value, write_value};
 use records::{Revision, SetValue};
 use serde::Serialize;
 use serde_json::Value;

@@ -1,8 +1,10 @@
 //! Names, types and record data in JSON, in presentation form (RFC 1035 §5.1).
-use crate::members::{self, FailWord, MemberBody, MinUpBody};
+use crate::members::{
+    self, FailWord, MemberBody, MinUpBody, ValueBody, default_policy, default_view, not_yet,
+};
 use crate::problem::Problem;
 use model::BrokenRule;
-use records::{Choice, MinUp, SetValue, StoredSet, View};
+use records::{MinUp, SetValue, StoredSet, View};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use wire::{Name, NameBuf, Rtype};
@@ -67,68 +69,6 @@ impl SetBody {
     }
 }
 
-/// The content of a record set.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-#[schema(example = json!({ "ttl": 300, "data": ["192.0.2.1"] }))]
-pub struct ValueBody {
-    /// The TTL in seconds (RFC 2181 §8).
-    #[schema(maximum = 2147483647)]
-    pub ttl: u32,
-    /// The data of each record, in presentation form. Names in it are absolute, with or without
-    /// the final dot; that of TXT is one text, unless it begins with a quote.
-    #[serde(default)]
-    #[schema(max_items = 5000)]
-    pub data: Vec<String>,
-    /// The members with their tiers, instead of `data`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_items = 5000)]
-    pub members: Option<Vec<MemberBody>>,
-    /// The view: only `default` exists.
-    #[serde(default = "default_view")]
-    #[schema(default = "default")]
-    pub view: String,
-    /// Which of the records an answer has: `all`, or with `failover` those of the first tier that
-    /// has any. Only for addresses.
-    #[serde(default = "default_policy")]
-    #[schema(default = "all")]
-    pub policy: String,
-    /// The most records of an answer; absent: no bound.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub max: Option<u16>,
-    /// The check that the addresses have to pass; absent: none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub check: Option<String>,
-    /// With fewer members up, those that are not are answered, too.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub min_up: Option<MinUpBody>,
-    /// What is answered if no member is up: `open`, those that are down; `closed`, none of them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fail: Option<FailWord>,
-    /// What operators note of the set; absent: nothing. No answer has it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(max_length = 255)]
-    pub comment: Option<String>,
-}
-
-fn default_view() -> String {
-    View::default().word().to_owned()
-}
-
-fn default_policy() -> String {
-    Choice::default().word().to_owned()
-}
-
-/// The rules of a set, in JSON.
-pub struct SetRulesBody<'b> {
-    pub policy: &'b str,
-    pub max: Option<u16>,
-    pub check: Option<&'b str>,
-    pub min_up: Option<&'b MinUpBody>,
-    pub fail: Option<FailWord>,
-    pub members: Option<&'b [MemberBody]>,
-}
-
 /// Parses an absolute name, with or without the final dot.
 pub fn read_name(text: &str, field: &str) -> Result<NameBuf, Problem> {
     zonefile::read_name(text)
@@ -169,25 +109,10 @@ pub fn read_view(text: &str, field: &str) -> Result<View, Problem> {
     View::from_word(text).ok_or_else(|| not_yet(field, "views", "\"default\""))
 }
 
-/// The refusal of a value that is not known yet.
-pub fn not_yet(field: &str, what: &str, known: &str) -> Problem {
-    let what = format!("not yet: the only {what} so far are {known}");
-    Problem::invalid(field, BrokenRule::NOT_YET, what)
-}
-
 /// Parses the content of a set; `place` is prepended to the names of fields.
 pub fn read_value(body: &ValueBody, rtype: Rtype, place: &str) -> Result<SetValue, Problem> {
     read_view(&body.view, &format!("{place}view"))?;
-    let rules = SetRulesBody {
-        policy: &body.policy,
-        max: body.max,
-        check: body.check.as_deref(),
-        min_up: body.min_up.as_ref(),
-        fail: body.fail,
-        members: body.members.as_deref(),
-    };
-    let policy = members::read_policy(&rules, place)?;
-    let policy = policy.with_comment(body.comment.as_deref().unwrap_or_default());
+    let policy = members::read_policy(body, place)?;
     let texts = members::texts(&body.data, body.members.as_deref(), place)?;
     let data = read_texts(texts, rtype)?;
     members::check_rules(&policy, rtype, data.len(), place)?;

@@ -10,11 +10,15 @@ pub mod zones;
 
 use crate::cli::WriteOptions;
 use command_line::plain;
+use hyper::Method;
 use hyper::header::IF_MATCH;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
+
+/// Zones per request.
+const PAGE: usize = api::limits::PAGE_MAX;
 
 /// The header fields of the condition given by `--if-match`, else of the entity tag that was read.
 /// So no write replaces a state that the command has not seen.
@@ -27,6 +31,23 @@ fn condition(options: &WriteOptions, tag: Option<String>) -> Vec<(&'static str, 
 fn query(reason: Option<&String>) -> String {
     let reason = reason.map(|reason| format!("&reason={}", client::path_segment(reason)));
     format!("wait=live{}", reason.unwrap_or_default())
+}
+
+/// All zones that the principal may see.
+fn all_zones(api: &client::ApiClient) -> client::CommandResult<Vec<Value>> {
+    let mut zones = Vec::new();
+    let mut after = String::new();
+    loop {
+        let path = format!("/v1/zones?limit={PAGE}{after}");
+        let mut page = api.request(client::ApiRequest::new(Method::GET, path))?.body;
+        if let Value::Array(more) = page["zones"].take() {
+            zones.extend(more);
+        }
+        match page["next"].as_str() {
+            Some(next) => after = format!("&after={}", client::path_segment(next)),
+            None => return Ok(zones),
+        }
+    }
 }
 
 /// The warnings of a response, a line each.

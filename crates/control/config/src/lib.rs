@@ -238,8 +238,26 @@ impl Config {
             zones,
         };
         config.place(file.parent().unwrap_or(Path::new("")));
-        config.server.roles.apply(&mut config);
+        config.leave_roles();
         config
+    }
+
+    /// Removes what only parts need that do not run: their sockets are not opened.
+    fn leave_roles(&mut self) {
+        let roles = self.server.roles;
+        if !roles.dns {
+            self.server.listen.clear();
+            self.server.port = PortKind::Socket;
+            self.forwards.clear();
+        }
+        if !roles.api {
+            self.api.listen = None;
+        }
+        // In a fleet, the others follow the server that watches the cluster.
+        if !roles.kubernetes && self.store.kind != StoreKind::Etcd {
+            self.kubernetes.zones.clear();
+            self.kubernetes.multicluster_zones.clear();
+        }
     }
 
     /// Makes relative paths start at the config's folder.

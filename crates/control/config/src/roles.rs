@@ -2,7 +2,6 @@
 use super::section::Section;
 use super::values::{self, Wrong};
 use crate::limits::MEMBER_NAME_LEN_MAX;
-use crate::{Config, PortKind, StoreKind};
 use toml::de::DeValue;
 
 /// The parts of a server that run.
@@ -56,23 +55,6 @@ impl Roles {
             Role::Health => self.health,
         };
         WORDS.iter().filter(|(_, role)| has(*role)).map(|(word, _)| *word).collect()
-    }
-
-    /// Removes what only the other parts need: their sockets are not opened.
-    pub(super) fn apply(self, config: &mut Config) {
-        if !self.dns {
-            config.server.listen.clear();
-            config.server.port = PortKind::Socket;
-            config.forwards.clear();
-        }
-        if !self.api {
-            config.api.listen = None;
-        }
-        // In a fleet, the others follow the server that watches the cluster.
-        if !self.kubernetes && config.store.kind != StoreKind::Etcd {
-            config.kubernetes.zones.clear();
-            config.kubernetes.multicluster_zones.clear();
-        }
     }
 }
 

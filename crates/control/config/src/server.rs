@@ -1,7 +1,9 @@
 //! `[server]`
 use super::section::Section;
-use super::values;
-use crate::limits::{DRAIN, LISTEN_MAX, SAVED_FOR, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE};
+use super::values::{self, Wrong};
+use crate::limits::{
+    DRAIN, LISTEN_MAX, SAVED_FOR, SECRETS_MAX, TEXT_LEN_MAX, UDP_SIZE, WORKERS_MAX,
+};
 use crate::{Roles, operate, roles, units};
 use answer::CookieSecret;
 use answer::limits::NSID_LEN_MAX;
@@ -9,6 +11,7 @@ use cpu::CpuList;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use toml::de::DeValue;
 
 /// `[server]`
 #[derive(Debug, PartialEq)]
@@ -99,6 +102,28 @@ pub struct Cookies {
     pub secrets: Vec<CookieSecret>,
 }
 
+/// `"auto"`, `"cores"`, a number of workers, or a list of CPUs such as `"2-5,8"`.
+fn workers(value: &DeValue<'_>) -> Result<Workers, Wrong> {
+    let what = || {
+        format!("\"auto\", \"cores\", a number from 1 to {WORKERS_MAX}, or CPUs such as \"2-5,8\"")
+    };
+    if let Some(number) = values::integer(value) {
+        let count = usize::try_from(number).ok().filter(|count| (1..=WORKERS_MAX).contains(count));
+        return count
+            .map_or_else(|| values::expected(what(), value), |count| Ok(Workers::Count(count)));
+    }
+    match value.as_str() {
+        Some("auto") => Ok(Workers::Auto),
+        Some("cores") => Ok(Workers::Cores),
+        Some(list) => match list.parse::<CpuList>() {
+            Ok(cpus) if cpus.as_slice().len() <= WORKERS_MAX => Ok(Workers::Cpus(cpus)),
+            Ok(_) => Err(format!("at most {WORKERS_MAX} CPUs").into()),
+            Err(error) => Err(format!("expected {}: {error}", what()).into()),
+        },
+        None => values::expected(what(), value),
+    }
+}
+
 /// The default of `saved_for`.
 const A_DAY: Duration = Duration::from_secs(86_400);
 
@@ -127,7 +152,7 @@ impl Server {
             name: section.read("name", String::new(), roles::member_name),
             location: section.read("location", String::new(), values::text(TEXT_LEN_MAX)),
             listen: section.list("listen", Self::EVERYWHERE.into(), LISTEN_MAX, values::address),
-            workers: section.read("workers", Workers::Auto, values::workers),
+            workers: section.read("workers", Workers::Auto, workers),
             port: section.read(
                 "port",
                 PortKind::Socket,

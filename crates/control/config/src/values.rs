@@ -1,8 +1,6 @@
 //! Reads single values: each function takes a TOML value, or says what it expected.
-use crate::Workers;
-use crate::limits::{PATH_LEN_MAX, TEXT_SHOWN_MAX, WORKERS_MAX};
+use crate::limits::{PATH_LEN_MAX, TEXT_SHOWN_MAX};
 use answer::CookieSecret;
-use cpu::CpuList;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -50,7 +48,7 @@ pub fn boolean(value: &DeValue<'_>) -> Result<bool, Wrong> {
     value.as_bool().map_or_else(|| expected("true or false", value), Ok)
 }
 
-fn integer(value: &DeValue<'_>) -> Option<i64> {
+pub fn integer(value: &DeValue<'_>) -> Option<i64> {
     let number = value.as_integer()?;
     i64::from_str_radix(number.as_str(), number.radix()).ok()
 }
@@ -140,27 +138,6 @@ fn likely_address(text: &str) -> Option<String> {
         }
         _ if host.parse::<IpAddr>().is_ok() => Some("a port is a number up to 65535".into()),
         _ => None,
-    }
-}
-
-/// `"auto"`, `"cores"`, a number of workers, or a list of CPUs such as `"2-5,8"`.
-pub fn workers(value: &DeValue<'_>) -> Result<Workers, Wrong> {
-    let what = || {
-        format!("\"auto\", \"cores\", a number from 1 to {WORKERS_MAX}, or CPUs such as \"2-5,8\"")
-    };
-    if let Some(number) = integer(value) {
-        let count = usize::try_from(number).ok().filter(|count| (1..=WORKERS_MAX).contains(count));
-        return count.map_or_else(|| expected(what(), value), |count| Ok(Workers::Count(count)));
-    }
-    match value.as_str() {
-        Some("auto") => Ok(Workers::Auto),
-        Some("cores") => Ok(Workers::Cores),
-        Some(list) => match list.parse::<CpuList>() {
-            Ok(cpus) if cpus.as_slice().len() <= WORKERS_MAX => Ok(Workers::Cpus(cpus)),
-            Ok(_) => Err(format!("at most {WORKERS_MAX} CPUs").into()),
-            Err(error) => Err(format!("expected {}: {error}", what()).into()),
-        },
-        None => expected(what(), value),
     }
 }
 

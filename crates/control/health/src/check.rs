@@ -134,12 +134,6 @@ impl Check {
         tls.as_ref().map(|tls| (tls, &**host))
     }
 
-    /// The longest time from the death of a target until the verdict, without the time that the
-    /// last probe needs to fail.
-    pub fn detection_max(&self) -> Duration {
-        self.interval * u32::from(self.fall) + self.jitter_max()
-    }
-
     pub(crate) fn jitter_max(&self) -> Duration {
         self.interval * u32::from(self.jitter) / 100
     }

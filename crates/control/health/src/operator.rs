@@ -1,12 +1,9 @@
 //! What operators set: an address that is drained, or forced up or down.
 use crate::limits::{OVERRIDES_MAX, WHY_MAX};
-use crate::saved;
-use documents::{ChangeError, Content, DocumentSet, FileDocuments, Lines, Value, change};
+use documents::{ChangeError, Content, DocumentSet, Lines, Value, change};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::path::Path;
-use std::sync::Arc;
 use zone_manager::{HealthTarget, MemberClass};
 
 /// A state that an operator sets.
@@ -182,7 +179,8 @@ pub fn set(
     }
 }
 
-const FILE: Lines = Lines {
+/// The file in `[server] data_dir`.
+pub(crate) const FILE: Lines = Lines {
     file: "health.endpoints",
     head: "dunlin_health_endpoints",
     format: 1,
@@ -190,26 +188,12 @@ const FILE: Lines = Lines {
     mode: 0o640,
 };
 
-/// The states of endpoints in a file of this folder; `None`: there is no folder for it. A damaged
-/// file is reported, and then no state can be set.
-pub fn endpoints_in(folder: Option<&Path>) -> Arc<FileDocuments> {
-    let documents = FileDocuments::new(folder.map(|folder| FILE.path(folder)), FILE);
-    if let Err(why) = documents.load() {
-        tracing::error!("states that operators have set are unknown: {why}");
-    }
-    // Older versions had them among the states of targets.
-    let before = folder.filter(|_| !documents.exists()).map(saved::load);
-    for (key, before) in before.and_then(Result::ok).into_iter().flat_map(|all| all.overrides) {
-        if let Err(why) = set(&documents, &key, Some(&before)) {
-            tracing::error!(address = %key.address, "its state is not taken over: {why:?}");
-        }
-    }
-    Arc::new(documents)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::saved::{self, endpoints_in};
+    use documents::FileDocuments;
+    use test_support::folder::Folder;
 
     const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 7));
 
@@ -228,8 +212,7 @@ mod tests {
     #[test]
     fn state_for_one_check_comes_before_that_for_all() {
         let all = endpoints_in(None);
-        let folder = std::env::temp_dir().join(format!("dunlin-operator-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
+        let folder = Folder::new("operator");
         let refused = super::set(&*all, &key(None), drain().as_ref());
         assert!(matches!(refused, Err(ChangeError::NotSaved(_))), "no folder: {refused:?}");
         let all = endpoints_in(Some(&folder));
@@ -250,13 +233,11 @@ mod tests {
         let long = Override { why: "x".repeat(WHY_MAX + 1).into(), ..drain().unwrap() };
         let refused = super::set(&*all, &key(None), Some(&long));
         assert!(matches!(refused, Err(ChangeError::Refused(_))), "{refused:?}");
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn state_of_an_older_version_is_taken_over_once() {
-        let folder = std::env::temp_dir().join(format!("dunlin-older-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
+        let folder = Folder::new("older");
         // A line as an older version wrote it.
         saved::save_override(&folder, &key(Some("web")), &drain().unwrap());
         let count = |set: &FileDocuments| set.content().borrow().documents.len();
@@ -266,7 +247,6 @@ mod tests {
         assert_eq!(states.0.get(&key(Some("web"))), drain().as_ref());
         super::set(&*all, &key(Some("web")), None).unwrap();
         assert_eq!(count(&endpoints_in(Some(&folder))), 0, "what was restored stays restored");
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

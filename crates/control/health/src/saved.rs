@@ -1,11 +1,12 @@
 //! States on disk, so that a restart neither names the dead nor forgets the living.
-use crate::operator::{Override, OverrideKey};
+use crate::operator::{self, Override, OverrideKey};
 use crate::state::{ProbeState, TargetState};
-use documents::Lines;
+use documents::{DocumentSet, FileDocuments, Lines};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 use zone_manager::HealthTarget;
 
@@ -79,6 +80,24 @@ fn gather(lines: Vec<Line>) -> Option<SavedHealth> {
         }
     }
     Some(saved)
+}
+
+/// The states of endpoints in a file of this folder; `None`: there is no folder for it. A damaged
+/// file is reported, and then no state can be set.
+pub fn endpoints_in(folder: Option<&Path>) -> Arc<FileDocuments> {
+    let documents =
+        FileDocuments::new(folder.map(|folder| operator::FILE.path(folder)), operator::FILE);
+    if let Err(why) = documents.load() {
+        tracing::error!("states that operators have set are unknown: {why}");
+    }
+    // Older versions had them among the states of targets.
+    let before = folder.filter(|_| !documents.exists()).map(load);
+    for (key, before) in before.and_then(Result::ok).into_iter().flat_map(|all| all.overrides) {
+        if let Err(why) = operator::set(&documents, &key, Some(&before)) {
+            tracing::error!(address = %key.address, "its state is not taken over: {why:?}");
+        }
+    }
+    Arc::new(documents)
 }
 
 /// Saves a state that an operator has set, as older versions did.

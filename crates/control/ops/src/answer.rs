@@ -2,12 +2,14 @@
 use crate::exposition::Format;
 use crate::limits::{GATHER_TIME_MAX, RESPONSES_LEN_MAX};
 use crate::metrics::{self, RequestCounts};
-use crate::server::Respond;
+use crate::response::{line_response, respond};
+use crate::server::{Respond, serve_pages};
 use crate::{Ops, ready};
 use http_body_util::Full;
 use hyper::body::{Body, Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ACCEPT, ALLOW, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +17,20 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
 use tokio::task;
 use tokio::time::timeout;
 
-const TEXT: &str = "text/plain; charset=utf-8";
 const PATHS: &str = "the paths are /metrics, /healthz and /readyz";
+
+/// Serves `listener` until `stop`, and then requests in progress. Needs a tokio runtime with time
+/// and network.
+///
+/// # Errors
+/// The listener is invalid.
+pub async fn serve(
+    listener: std::net::TcpListener,
+    ops: Ops,
+    stop: impl Future<Output = ()>,
+) -> io::Result<()> {
+    serve_pages(listener, Arc::new(Responder::new(ops)), stop).await
+}
 
 /// Handles requests, and counts them.
 pub struct Responder {
@@ -164,19 +178,4 @@ fn probe(judged: Result<String, String>) -> Response<Full<Bytes>> {
         Ok(text) => line_response(StatusCode::OK, &text),
         Err(why) => line_response(StatusCode::SERVICE_UNAVAILABLE, &why),
     }
-}
-
-/// A line of text.
-pub fn line_response(status: StatusCode, line: &str) -> Response<Full<Bytes>> {
-    respond(status, TEXT, format!("{line}\n").into())
-}
-
-/// A page of this media type, which is not cached.
-pub fn respond(status: StatusCode, media: &'static str, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(media));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

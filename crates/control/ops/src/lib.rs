@@ -10,11 +10,13 @@ mod host;
 pub mod limits;
 mod metrics;
 mod ready;
+mod response;
 mod server;
 
-pub use answer::respond;
+pub use answer::serve;
 pub use exposition::{Exposition, Family, Format, Kind, Labels};
-pub use server::{Respond, serve, serve_pages};
+pub use response::respond;
+pub use server::{Respond, serve_pages};
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,11 +1,10 @@
 //! Accepts, limits and ends connections.
-use crate::Ops;
-use crate::answer::{Responder, line_response};
 use crate::host;
 use crate::limits::{
     ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, DENIED_MAX,
     DENIED_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
 };
+use crate::response::line_response;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -43,20 +42,8 @@ pub trait Respond: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
-/// Serves `listener` until `stop`, and then requests in progress. Needs a tokio runtime with time
-/// and network.
-///
-/// # Errors
-/// The listener is invalid.
-pub async fn serve(
-    listener: std::net::TcpListener,
-    ops: Ops,
-    stop: impl Future<Output = ()>,
-) -> io::Result<()> {
-    serve_pages(listener, Arc::new(Responder::new(ops)), stop).await
-}
-
-/// Serves the pages of `responder` as [`serve`] serves those of the server, with the same limits.
+/// Serves the pages of `responder` as [`serve`](crate::serve) serves those of the server, with the
+/// same limits.
 ///
 /// # Errors
 /// The listener is invalid.

@@ -6,7 +6,7 @@ use crate::classify::Classifier;
 use crate::counters::AnswerCounts;
 use crate::limits::RELAYED_DATA_MAX;
 use crate::reply_room::ReplyRoom;
-use crate::respond::Responder;
+use crate::respond::{EchoedQuestion, Responder};
 use crate::rrl::RrlReply;
 use crate::{Disposition, cookies, resolver};
 use core::mem;
@@ -17,8 +17,6 @@ use wire::{
     Suffixes, expanded, inject_panic,
 };
 
-/// Bytes of the longest header and question.
-const QUESTION_END_MAX: usize = HEADER_LEN + Name::LEN_MAX + 4;
 /// Bytes of data that may grow when its names are translated.
 const DATA_MAX: usize = RELAYED_DATA_MAX - 4 * Name::LEN_MAX;
 /// Offset of the record counts in a header.
@@ -26,28 +24,6 @@ const COUNTS_AT: usize = 6;
 const ANSWER: usize = 0;
 const AUTHORITY: usize = 1;
 const ADDITIONAL: usize = 2;
-
-/// Header and question as the client sent them; empty except while a rewritten query is answered.
-#[derive(Debug)]
-pub(crate) struct EchoedQuestion {
-    bytes: [u8; QUESTION_END_MAX],
-    len: usize,
-}
-
-impl EchoedQuestion {
-    pub(crate) const fn new() -> Self {
-        Self { bytes: [0; QUESTION_END_MAX], len: 0 }
-    }
-
-    fn set(&mut self, packet: &Packet<'_>, query: &Query) {
-        self.len = query.question_end;
-        self.bytes[..self.len].copy_from_slice(&packet.buf[..self.len]);
-    }
-
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-}
 
 impl<'w> Responder<'_, '_, 'w> {
     /// Answers a query by a rewrite rule, as [`answer`](Self::answer) does; `None`: deferred.

@@ -7,7 +7,6 @@ use crate::ede::Ede;
 use crate::fast_path::{ShortReplies, put_cookie};
 use crate::finish;
 use crate::limits::TAIL_MAX;
-use crate::rename::EchoedQuestion;
 use crate::reply::ReplyWriter;
 use crate::reply_room::{ReplyRoom, reply_len_max};
 use crate::rrl::{RrlClass, RrlReply};
@@ -16,7 +15,35 @@ use crate::tsig::BadKey;
 use crate::{Disposition, Now, Policy, SmallRng, chaos, resolver};
 use image::{HashKey, ZoneTable};
 use packet::{BURST_MAX, DropReason, Packet, Verdict};
-use wire::{Class, FastParse, QName, Query, QueryFault, Rcode, Rtype, Suffixes, inject_panic};
+use wire::{
+    Class, FastParse, HEADER_LEN, Name, QName, Query, QueryFault, Rcode, Rtype, Suffixes,
+    inject_panic,
+};
+
+/// Bytes of the longest header and question.
+const QUESTION_END_MAX: usize = HEADER_LEN + Name::LEN_MAX + 4;
+
+/// Header and question as the client sent them; empty except while a rewritten query is answered.
+#[derive(Debug)]
+pub(crate) struct EchoedQuestion {
+    bytes: [u8; QUESTION_END_MAX],
+    pub(crate) len: usize,
+}
+
+impl EchoedQuestion {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; QUESTION_END_MAX], len: 0 }
+    }
+
+    pub(crate) fn set(&mut self, packet: &Packet<'_>, query: &Query) {
+        self.len = query.question_end;
+        self.bytes[..self.len].copy_from_slice(&packet.buf[..self.len]);
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
 
 /// State of the second pass.
 pub(crate) struct Responder<'b, 'e, 'w> {

@@ -417,6 +417,21 @@ impl Forwarder<'_> {
         });
         self.state.wheel.set(number, waited.min().unwrap_or(now));
     }
+
+    /// Cuts off the queries for which `is_old` returns true: they take no more waiters, and their
+    /// answers are not cached. Returns how many there are.
+    pub fn cut_off(&mut self, mut is_old: impl FnMut(&PendingQuery) -> bool) -> usize {
+        let mut count = 0;
+        for query in
+            self.queries.iter_mut().filter(|query| query.group.len > 0 && !query.is_cut_off)
+        {
+            query.is_cut_off = is_old(query);
+            count += usize::from(query.is_cut_off);
+        }
+        // Late answers would fill the cache again.
+        self.state.late_queries.cut_off();
+        count
+    }
 }
 
 /// At most half of the IDs are used. A query that finds none in this many attempts fails.

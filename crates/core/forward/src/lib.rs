@@ -20,6 +20,7 @@ pub mod limits;
 mod message;
 mod pending;
 mod probe;
+mod query_form;
 mod receive;
 mod send;
 mod timer;

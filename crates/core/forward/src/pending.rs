@@ -1,5 +1,4 @@
 //! A forwarded query and its waiters.
-use crate::Forwarder;
 use crate::case_mask::CaseMask;
 use crate::compatibility::CaseDoubt;
 use crate::limits::{
@@ -202,22 +201,5 @@ impl PendingQuery {
     /// How often a server was queried.
     pub(crate) fn asked(&self, upstream: u16) -> usize {
         self.tries().iter().filter(|tried| tried.upstream == upstream).count()
-    }
-}
-
-impl Forwarder<'_> {
-    /// Cuts off the queries for which `is_old` returns true: they take no more waiters, and their
-    /// answers are not cached. Returns how many there are.
-    pub fn cut_off(&mut self, mut is_old: impl FnMut(&PendingQuery) -> bool) -> usize {
-        let mut count = 0;
-        for query in
-            self.queries.iter_mut().filter(|query| query.group.len > 0 && !query.is_cut_off)
-        {
-            query.is_cut_off = is_old(query);
-            count += usize::from(query.is_cut_off);
-        }
-        // Late answers would fill the cache again.
-        self.state.late_queries.cut_off();
-        count
     }
 }

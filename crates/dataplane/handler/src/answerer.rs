@@ -1,7 +1,7 @@
 //! The handler of one thread: its readers of the snapshot and the settings, its memory, its
 //! upstream client.
 use crate::control::{self, ControlQueue, ControlReceiver};
-use crate::panics::OnPanic;
+use crate::panic_report::OnPanic;
 use crate::{Forwarding, Settings};
 use answer::{
     AnswerCounts, NOTIFY_ACCEPTED, NOTIFY_NAMES, NoForwarding, Now, Policy, Resolver, Scratch,

@@ -8,6 +8,7 @@ mod answerer;
 mod control;
 mod forwarding;
 pub mod limits;
+mod panic_report;
 mod panics;
 mod settings;
 
@@ -15,5 +16,5 @@ pub use access_list::AccessList;
 pub use answerer::{Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, PANICS, TRUNCATED};
 pub use control::{ControlId, ControlReceiver};
 pub use forwarding::Forwarding;
-pub use panics::{OnPanic, QueryPanic};
+pub use panic_report::{OnPanic, QueryPanic};
 pub use settings::{DebtTable, RateLimit, Settings};

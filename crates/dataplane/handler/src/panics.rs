@@ -1,49 +1,15 @@
 //! The handling of a burst, or of deferred queries, panics: that costs the query which met it, and
 //! memory that may be half changed is replaced.
 use crate::answerer::{Answerer, LocalAnswers, Occasion, PANICS};
+use crate::panic_report::QueryPanic;
 use answer::{Scratch, answer_panicked, cut_unsettled};
 use image::ZoneTable;
 use packet::{DropReason, Packet, Transport, Verdict};
-use std::fmt;
 use std::slice;
-use std::sync::Arc;
 use std::time::Duration;
 use upstream::UpstreamClient;
 use wire::{HEADER_LEN, Name, Rtype};
 use worker::catch_panic;
-
-/// A panic in the handling of a query, or of upstreams' answers: a defect.
-#[derive(Debug)]
-pub struct QueryPanic<'p> {
-    /// Where it panicked, and the message.
-    pub panic: &'p str,
-    /// Name and type of the query, and its transport; `None`: not the query's handling panicked.
-    pub query: Option<String>,
-}
-
-/// Called by the thread of the panic, and must not wait.
-#[derive(Clone)]
-pub struct OnPanic(Arc<dyn Fn(&QueryPanic<'_>) + Send + Sync>);
-
-impl OnPanic {
-    /// Has this function called.
-    pub fn new(report: impl Fn(&QueryPanic<'_>) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(report))
-    }
-}
-
-impl Default for OnPanic {
-    /// No report.
-    fn default() -> Self {
-        Self::new(|_| {})
-    }
-}
-
-impl fmt::Debug for OnPanic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnPanic")
-    }
-}
 
 impl<Z: ZoneTable> LocalAnswers<Z> {
     /// Answers a packet with SERVFAIL because its handling panicked, and reports that.
@@ -58,7 +24,7 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
     pub(crate) fn report(&mut self, packet: Option<&Packet<'_>>, panic: &str) {
         self.renew();
         self.counters.add(PANICS, 1);
-        (self.on_panic.0)(&QueryPanic { panic, query: packet.and_then(describe) });
+        self.on_panic.call(&QueryPanic { panic, query: packet.and_then(describe) });
     }
 
     fn renew(&mut self) {

@@ -21,7 +21,7 @@ use crate::store::CacheStore;
 use crate::streams::{STREAM, UpstreamStreams};
 use crate::waiters::{PendingWaiter, WaiterSlot, Waiters, WaitingClient};
 use crate::{ResolverPlan, UpstreamAddress};
-use cache::{CacheHit, CacheKey};
+use cache::CacheKey;
 use forward::limits::UPSTREAMS_MAX;
 use forward::{ForwardEvent, Forwarder, ForwarderState, PendingQuery, QueryId, UpstreamGroup};
 use packet::{Packet, Transport};
@@ -355,14 +355,6 @@ impl UpstreamClient {
         let own = forwarder.get(query_id)?.key();
         let is_it = (own.hash, own.kind, own.name) == (key.hash, key.kind, key.name);
         is_it.then_some(answer)
-    }
-}
-
-/// Whether an entry is an answer, and one that may be served stale if it is.
-pub(crate) fn is_answer(found: &CacheHit<'_>, key: &CacheKey<'_>) -> bool {
-    match found.is_fresh() {
-        true => !answer::is_failure(found.message, key.name.len()),
-        false => answer::may_be_stale(found.message, key.name.len()),
     }
 }
 

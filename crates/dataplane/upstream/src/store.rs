@@ -1,9 +1,8 @@
 //! A thread's share of the cache, with its memory.
-use crate::client::is_answer;
 use crate::limits::{FAILURE_TTL_MAX, STALE_RETRY};
 use crate::peer_shards::AnswerLifetime;
 use answer::{ForwardedRecords, failure};
-use cache::{Bucket, Cache, CacheKey, CacheShape, CacheState};
+use cache::{Bucket, Cache, CacheHit, CacheKey, CacheShape, CacheState};
 
 #[derive(Debug)]
 pub(crate) struct CacheStore {
@@ -111,5 +110,13 @@ impl CacheStore {
     pub(crate) fn lend(&mut self) -> Cache<'_> {
         let Self { state, lines, ghosts, bytes, .. } = self;
         Cache { state, lines, ghosts, bytes }
+    }
+}
+
+/// Whether an entry is an answer, and one that may be served stale if it is.
+pub(crate) fn is_answer(found: &CacheHit<'_>, key: &CacheKey<'_>) -> bool {
+    match found.is_fresh() {
+        true => !answer::is_failure(found.message, key.name.len()),
+        false => answer::may_be_stale(found.message, key.name.len()),
     }
 }

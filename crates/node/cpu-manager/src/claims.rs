@@ -141,11 +141,6 @@ impl<G: Groups> Manager<G> {
         let claim = self.state.claims.get(id)?;
         Some(self.set_of(&claim.path)).filter(|cpus| !cpus.is_empty())
     }
-
-    /// Whether a container has, or waits for, CPUs of its own.
-    pub fn has_claim(&self, id: &str) -> bool {
-        self.state.claims.contains_key(id)
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Containers and interrupts beside the model of the kernel.
 use super::*;
+use crate::groups::{CPUS, QUOTA};
 use crate::manager::tests::{GROUPS, Model, gone, list, machine, manager, rules};
-use crate::manager::{CPUS, QUOTA};
 use crate::restore::uninstall;
 use cpu_topology::{Device, DeviceKind, Interrupt};
 
@@ -106,7 +106,7 @@ fn claims_outlive_the_manager_and_what_the_runtime_lost_is_forgotten() {
     assert_eq!(second.own_cpus("id1"), Some(kept.clone()));
     let late = second.own_cpus("id3").expect("CPUs of its own");
     assert_eq!(second.groups.effective("kubepods/pod1/late"), late);
-    assert_eq!((second.summary().late, second.has_claim("id2")), (1, false));
+    assert_eq!((second.summary().late, second.state.claims.contains_key("id2")), (1, false));
     assert!(!second.summary().time_to_exclusive.is_zero(), "it has waited");
     assert_eq!(second.summary().exclusive, kept.union(&late));
     gone(&path);

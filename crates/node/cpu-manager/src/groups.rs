@@ -5,6 +5,13 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub(crate) const CPUS: &str = "cpuset.cpus";
+pub(crate) const EFFECTIVE: &str = "cpuset.cpus.effective";
+pub(crate) const EXCLUSIVE: &str = "cpuset.cpus.exclusive";
+pub(crate) const PARTITION: &str = "cpuset.cpus.partition";
+pub(crate) const CONTROL: &str = "cgroup.subtree_control";
+pub(crate) const QUOTA: &str = "cpu.max";
+
 /// A tree of control groups, by paths below its root; the root is the empty path.
 pub trait Groups {
     /// The groups directly below one, sorted.

@@ -1,7 +1,7 @@
 //! What is to be, what is, and the steps between.
 use crate::Failure;
 use crate::events::{Event, Summary};
-use crate::groups::{Groups, ancestors, join};
+use crate::groups::{CONTROL, CPUS, EFFECTIVE, Groups, QUOTA, ancestors, join};
 use crate::limits::GROUPS_MAX;
 use crate::partitions::Refused;
 use crate::restore::{move_aside, remove, restore, write};
@@ -13,13 +13,6 @@ use cpu_topology::{Level, Topology};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-
-pub(crate) const CPUS: &str = "cpuset.cpus";
-pub(crate) const EFFECTIVE: &str = "cpuset.cpus.effective";
-pub(crate) const EXCLUSIVE: &str = "cpuset.cpus.exclusive";
-pub(crate) const PARTITION: &str = "cpuset.cpus.partition";
-pub(crate) const CONTROL: &str = "cgroup.subtree_control";
-pub(crate) const QUOTA: &str = "cpu.max";
 
 /// Keeps groups as a rule file says, and those of containers as these request.
 pub struct Manager<G> {

@@ -1,5 +1,6 @@
 //! The manager beside a model of the kernel's control groups.
 use super::*;
+use crate::groups::{EXCLUSIVE, PARTITION};
 use crate::restore::uninstall;
 use cpu_topology::{CoreKind, Cpu};
 use std::{fs, io};

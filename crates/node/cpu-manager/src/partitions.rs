@@ -4,8 +4,8 @@
 //! Linux has had them below groups that are none since 6.7 (`cpuset.cpus.exclusive`). Without them
 //! sets alone keep others off, and a group that comes is kept off by the next pass.
 use crate::Failure;
-use crate::groups::{Groups, ancestors};
-use crate::manager::{EXCLUSIVE, Manager, PARTITION, Wanted};
+use crate::groups::{EXCLUSIVE, Groups, PARTITION, ancestors};
+use crate::manager::{Manager, Wanted};
 use cpu::CpuList;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,8 +1,7 @@
 //! Putting back what was found.
 use crate::Failure;
 use crate::events::Event;
-use crate::groups::Groups;
-use crate::manager::{CONTROL, EFFECTIVE, EXCLUSIVE, PARTITION};
+use crate::groups::{CONTROL, EFFECTIVE, EXCLUSIVE, Groups, PARTITION};
 use crate::state::{State, StateFault, beside, machine_id};
 use std::fs;
 use std::io;

@@ -19,5 +19,6 @@ pub mod trace;
 pub mod window;
 
 pub use decision::{Decision, Demand, Nodes, Observation};
-pub use params::{Dialect, Params, ParamsError};
+pub use members::{Dialect, ParamsError};
+pub use params::Params;
 pub use scaler::Scaler;

@@ -1,8 +1,7 @@
 //! The mode `load`: replicas by the load and by what one replica carries.
 use crate::decision::{Demand, Observation};
 use crate::limits::REPLICAS_MAX;
-use crate::members::{Members, wrong};
-use crate::params::ParamsError;
+use crate::members::{Members, ParamsError, wrong};
 use crate::proportional::{Ladder, Linear, Need};
 use crate::window::Peak;
 

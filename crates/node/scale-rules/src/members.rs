@@ -1,8 +1,47 @@
 //! Reads the members of one JSON object, by the rules of a dialect.
 use crate::json::Json;
 use crate::limits::{NUMBER_MAX, RATIO_MIN};
-use crate::params::{Dialect, ParamsError};
 use command_line::nearest;
+use std::error::Error;
+use std::fmt;
+
+/// How strictly parameters are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dialect {
+    /// Unknown keys, keys that occur twice and ladders that end at 0 replicas are errors.
+    Strict,
+    /// Keys are read as the cluster-proportional-autoscaler reads them; ladders that are empty or
+    /// end at 0 replicas are errors.
+    Lenient,
+    /// As the cluster-proportional-autoscaler, with its traps.
+    Cpa,
+}
+
+impl Dialect {
+    pub(crate) const fn is_strict(self) -> bool {
+        matches!(self, Self::Strict)
+    }
+}
+
+/// Why parameters are refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParamsError {
+    /// Where, such as `linear.coresPerReplica`.
+    pub at: String,
+    /// What is wrong, and what is expected.
+    pub text: String,
+}
+
+impl fmt::Display for ParamsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.at.as_str() {
+            "" => f.write_str(&self.text),
+            at => write!(f, "{at}: {}", self.text),
+        }
+    }
+}
+
+impl Error for ParamsError {}
 
 /// An object whose members are taken one by one.
 pub struct Members {

@@ -2,8 +2,7 @@
 use crate::decision::Nodes;
 use crate::json::Json;
 use crate::limits::{NUMBER_MAX, STEPS_MAX};
-use crate::members::{Members, integer, wrong};
-use crate::params::{Dialect, ParamsError};
+use crate::members::{Dialect, Members, ParamsError, integer, wrong};
 
 /// Parameters of the mode `linear`. A ratio of 0 is absent, as is a maximum of 0.
 #[derive(Clone, Debug, Default, PartialEq)]

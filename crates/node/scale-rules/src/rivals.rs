@@ -1,8 +1,7 @@
 //! Other autoscalers, for simulations beside Dunlin's: the rule of EKS and a horizontal pod
 //! autoscaler. (`linear` and `ladder` with their traps are in `proportional`.)
 use crate::decision::Observation;
-use crate::members::{Members, wrong};
-use crate::params::ParamsError;
+use crate::members::{Members, ParamsError, wrong};
 use crate::proportional::Need;
 use crate::window::{Peak, Trough};
 

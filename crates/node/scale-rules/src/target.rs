@@ -1,6 +1,6 @@
 //! What is scaled: `kind/name[,kind/name…]`.
 use crate::limits::TARGETS_MAX;
-use crate::params::Dialect;
+use crate::members::Dialect;
 use serde::Serialize;
 use std::fmt;
 

@@ -1,8 +1,7 @@
 //! A recorded or made-up course of a cluster: one JSON object a line.
 use crate::decision::{Demand, Nodes, Observation};
 use crate::json::Json;
-use crate::members::{Members, wrong};
-use crate::params::{Dialect, ParamsError};
+use crate::members::{Dialect, Members, ParamsError, wrong};
 
 /// The fields of a line.
 const KEYS: [&str; 15] = [

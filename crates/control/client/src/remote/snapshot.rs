@@ -1,7 +1,6 @@
 //! `dunlin zones snapshot`, `restore` and `salvage`: all zones of the store as one file.
 use super::client::{ApiClient, ApiRequest, CommandResult};
-use super::zones::all_zones;
-use super::{byte_bar, condition, confirm, query, write_json};
+use super::{all_zones, byte_bar, condition, confirm, query, write_json};
 use crate::cli::{Output, RestoreSnapshot, Salvage, TakeSnapshot};
 use crate::limits::REMOVED_SHOWN_MAX;
 use command_line::{plain, plural};

@@ -1,6 +1,6 @@
 //! `dunlin zones`: lists, creates, deletes and accepts zones.
 use super::client::{ApiClient, ApiRequest, ApiResponse, CommandResult, path_segment};
-use super::{condition, confirm, query, snapshot, write_json};
+use super::{all_zones, condition, confirm, query, snapshot, write_json};
 use crate::cli::{self, Api, CreateZone, Output, ZonesCommand};
 use command_line::{Side, align, count, plain, plural};
 use hyper::Method;
@@ -8,9 +8,6 @@ use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
 use wire::NameBuf;
-
-/// Zones per request.
-const PAGE: usize = api::limits::PAGE_MAX;
 
 /// Sends the command to the server and prints the result.
 ///
@@ -93,23 +90,6 @@ fn write(server: &Api, request: ApiRequest<'_>, done: &str) -> CommandResult<()>
         }
     }
     Ok(())
-}
-
-/// All zones that the principal may see.
-pub fn all_zones(api: &ApiClient) -> CommandResult<Vec<Value>> {
-    let mut zones = Vec::new();
-    let mut after = String::new();
-    loop {
-        let path = format!("/v1/zones?limit={PAGE}{after}");
-        let mut page = api.request(ApiRequest::new(Method::GET, path))?.body;
-        if let Value::Array(more) = page["zones"].take() {
-            zones.extend(more);
-        }
-        match page["next"].as_str() {
-            Some(next) => after = format!("&after={}", path_segment(next)),
-            None => return Ok(zones),
-        }
-    }
 }
 
 fn list(server: &Api) -> CommandResult<()> {

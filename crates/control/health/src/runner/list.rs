@@ -1,7 +1,7 @@
 //! What operators see of targets.
 use super::{Runner, wall, whole_days};
 use crate::report::{HealthReport, TargetReport};
-use crate::service::{StateFilter, TargetFilter};
+use crate::request::{StateFilter, TargetFilter};
 use crate::state::TargetState;
 use std::borrow::Cow;
 use std::collections::BTreeMap;

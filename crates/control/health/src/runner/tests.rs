@@ -1,8 +1,8 @@
 //! Zones with too many targets, and zones that are deleted.
 use super::*;
 use crate::checks::checks_in;
-use crate::operator::endpoints_in;
-use crate::service::{StateFilter, TargetFilter};
+use crate::request::{StateFilter, TargetFilter};
+use crate::saved::endpoints_in;
 use crate::state::ProbeState;
 use crate::tests::check;
 use compile::{Image, Loader};

@@ -1,6 +1,6 @@
 //! A panic is injected at each step: what it costs, and that the thread goes on.
 use super::*;
-use crate::{AccessList, DebtTable, Forwarding, RateLimit, Settings};
+use crate::{AccessList, DebtTable, Forwarding, OnPanic, RateLimit, Settings};
 use answer::TtlLimits;
 use compile::{Image, Loader};
 use image::{ForwardRule, HashKey, RewriteRule};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::AsRawFd;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use sync::Publisher;
 use tap::QueryTap;
 use upstream::{ResolverPlan, ServerMarks, UpstreamServers};

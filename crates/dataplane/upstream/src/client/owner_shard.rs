@@ -1,11 +1,12 @@
 //! Owner shards: queries for names of other shards are delegated to them, and queries of other
 //! shards answered.
 use super::restart::restoring;
-use super::{AnswerCallback, UpstreamClient, is_answer};
+use super::{AnswerCallback, UpstreamClient};
 use crate::limits::{OWNER_LATE, OWNER_SLOW, PEERS_MAX, RENEWAL_MAX};
 use crate::peer_shards::{AnswerLifetime, PeerShards, ShardMessage, ShardRequest};
 use crate::shard_messages::ShardNews;
 use crate::status::OwnQueryReason;
+use crate::store::is_answer;
 use crate::waiters::{PeerQuery, PendingWaiter};
 use answer::{ForwardedRecords, is_failure, summary};
 use cache::{CacheHit, CacheKey};

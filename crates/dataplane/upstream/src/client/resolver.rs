@@ -1,8 +1,9 @@
 //! The client as the resolver of a burst: lookups in the cache, deferred queries, renewals.
+use super::UpstreamClient;
 use super::restart::changing;
-use super::{UpstreamClient, is_answer};
 use crate::limits::{CHAIN_TIME_MAX, QUERIES_MAX, RENEWAL_MAX, ROUNDS_MAX, STALE_AFTER};
 use crate::shard_messages::{PendingMessages, ShardNews};
+use crate::store::is_answer;
 use crate::waiters::{PendingWaiter, WaitingClient};
 use answer::{CacheLookup, Resolver};
 use cache::{CacheHit, CacheKey};

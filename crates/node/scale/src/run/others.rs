@@ -1,7 +1,9 @@
 //! Other autoscalers of a target, as the API server shows them.
-use super::target::MANAGER;
 use scale_rules::target::Target;
 use serde_json::Value;
+
+/// Our name as a writer of fields.
+pub const MANAGER: &str = "dunlin-scale";
 
 /// Programs other than this one that have written the scale of an object.
 pub fn other_writers(object: &Value) -> Vec<String> {

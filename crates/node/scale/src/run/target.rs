@@ -2,7 +2,7 @@
 use super::context::Context;
 use super::lease::Candidate;
 use super::nodes::Counts;
-use super::others::{horizontal_autoscalers, other_writers, proportional_autoscalers};
+use super::others::{MANAGER, horizontal_autoscalers, other_writers, proportional_autoscalers};
 use super::pods::{self, Pods};
 use super::rights::Feature;
 use super::scrape::scrape;
@@ -20,8 +20,6 @@ use scale_rules::{Decision, Observation, Params, Scaler};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Our name as a writer of fields.
-pub const MANAGER: &str = "dunlin-scale";
 /// Changes by another within 10 minutes that make it a second autoscaler.
 const FOREIGN_CHANGES: usize = 3;
 

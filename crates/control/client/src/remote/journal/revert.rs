@@ -1,6 +1,7 @@
 //! `dunlin journal revert`: undoes a write, as far as nothing has changed since.
+use super::super::all_zones;
 use super::super::client::{ApiClient, ApiRequest, CommandResult};
-use super::super::zones::{all_zones, zone_path};
+use super::super::zones::zone_path;
 use super::super::{condition, confirm, query, warn, write_json};
 use super::write_changes;
 use crate::cli::{Output, RevertWrite};

@@ -1,5 +1,5 @@
 //! What must hold for any bytes as keys and values of etcd.
-use crate::encoding::{self, IS_SNAPSHOT};
+use crate::encoding::{self, CommitName, IS_SNAPSHOT, Link, NO_COMMIT};
 use crate::keys::{Head, Keys, ListedKey, check_format, read_zone_value};
 use crate::limits::OPS_MAX;
 use crate::plan::replacement;
@@ -61,10 +61,13 @@ fn commit(bytes: &[u8]) {
     let Ok(stored) = encoding::read_commit(bytes) else { return };
     let parts = stored.parts | if stored.is_snapshot { IS_SNAPSHOT } else { 0 };
     let writes = encoding::writes(&stored.writes);
-    let again = encoding::commit(stored.id, stored.base, parts, &writes);
+    let link = stored.link.unwrap_or(Link { before: NO_COMMIT, nonce: stored.id });
+    let name = CommitName::new(link, stored.base, stored.base, &writes);
+    let again = encoding::commit(&name, parts, &writes);
     let read = encoding::read_commit(&again).unwrap_or_else(|_| panic!("our own commit"));
     assert_eq!(encoding::writes(&read.writes), writes);
-    assert_eq!((read.id, read.base, read.parts), (stored.id, stored.base, stored.parts));
+    assert_eq!((read.base, read.parts), (stored.base, stored.parts));
+    assert_eq!((read.id, read.link), (name.id, Some(link)));
     if let Some(whole) = stored.whole() {
         assert!(!whole.writes.is_empty());
     }

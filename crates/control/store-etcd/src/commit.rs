@@ -1,13 +1,13 @@
 //! Commits to etcd.
 use crate::connection::RequestError;
-use crate::encoding::{self, IS_SNAPSHOT};
-use crate::keys::Head;
+use crate::encoding::{self, CommitName, IS_SNAPSHOT};
+use crate::keys::{FORMAT, Head, check_format};
 use crate::limits::{COMMITS_KEPT, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL, WRITE_MAX};
 use crate::plan;
 use crate::shared::Shared;
 use crate::staged::{self, Move};
 use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse};
-use records::{Commit, CommitId, Revision};
+use records::{CommitId, PreparedWrite, Revision};
 use tokio::time::sleep;
 
 /// How a commit ended.
@@ -23,9 +23,7 @@ pub enum Committed {
 /// A commit, and what etcd must have for it.
 struct Attempt<'a> {
     shared: &'a Shared,
-    id: CommitId,
-    base: Revision,
-    newest: Revision,
+    name: CommitName,
     /// The value of the commit's key.
     value: Vec<u8>,
     /// Its changes of keys, except those that are staged.
@@ -47,27 +45,26 @@ enum Obstacle {
 }
 
 /// Commits all writes, which have their offsets, or none, if the newest revision is that of `head`.
-/// `has_hold` says whether this server [holds off](crate::hold) others.
+/// `name` is that of the commit, and `content` its encoded writes. `has_hold` says whether this
+/// server [holds off](crate::hold) others.
 ///
 /// # Errors
 /// [`RequestError::Unanswered`]: it may be committed, now or later. Otherwise it is not.
 pub async fn commit(
     shared: &Shared,
-    commit: &Commit,
+    (name, content): (CommitName, &[u8]),
+    writes: &[PreparedWrite],
     mut head: Head,
     has_hold: bool,
 ) -> Result<Committed, RequestError> {
-    let writes = encoding::writes(&commit.writes);
-    let mut steps = plan::changes(&shared.link.keys, &commit.writes);
-    let is_small = steps.len() == 1 && writes.len() + steps[0].bytes() < PART_BYTES_MAX;
+    let mut steps = plan::changes(&shared.link.keys, writes);
+    let is_small = steps.len() == 1 && content.len() + steps[0].bytes() < PART_BYTES_MAX;
     let attempt = if is_small {
-        let value = encoding::commit(commit.id, commit.base, 0, &writes);
+        let value = encoding::commit(&name, 0, content);
         let changes = steps.pop().map(|step| step.ops()).unwrap_or_default();
-        let (id, base, newest) = (commit.id, commit.base, commit.revision());
-        Attempt { shared, id, base, newest, value, changes, parts: 0, has_hold }
+        Attempt { shared, name, value, changes, parts: 0, has_hold }
     } else {
-        let named = (commit.id, commit.base, commit.revision());
-        Attempt { has_hold, ..Attempt::staged(shared, named, &writes, 0).await? }
+        Attempt { has_hold, ..Attempt::staged(shared, name, content, 0).await? }
     };
     attempt.finish(&mut head).await
 }
@@ -79,13 +76,12 @@ pub async fn commit(
 /// As [`commit`].
 pub async fn replace(
     shared: &Shared,
-    (id, newest): (CommitId, Revision),
+    name: CommitName,
     mut head: Head,
     snapshot: &[u8],
     also: Vec<TxnOp>,
 ) -> Result<Committed, RequestError> {
-    let named = (id, head.revision, newest);
-    let staged = Attempt::staged(shared, named, snapshot, IS_SNAPSHOT).await?;
+    let staged = Attempt::staged(shared, name, snapshot, IS_SNAPSHOT).await?;
     let attempt = Attempt { changes: also, has_hold: true, ..staged };
     attempt.finish(&mut head).await
 }
@@ -98,21 +94,21 @@ fn unstaged(error: RequestError) -> RequestError {
 }
 
 impl<'a> Attempt<'a> {
-    /// Stages a commit: its id, base and newest revision, and its content.
+    /// Stages a commit: its name, and its content.
     async fn staged(
         shared: &'a Shared,
-        (id, base, newest): (CommitId, Revision, Revision),
+        name: CommitName,
         content: &[u8],
         flags: u32,
     ) -> Result<Self, RequestError> {
         let parts: Vec<&[u8]> = content.chunks(PART_BYTES_MAX).collect();
         // Nothing is committed before its parts are there, so an error means that it is not.
-        let staging = staged::stage(&shared.link.connection, &shared.link.keys, id, &parts);
+        let staging = staged::stage(&shared.link.connection, &shared.link.keys, name.id, &parts);
         staging.await.map_err(unstaged)?;
         let parts = parts.len() as u32 | flags;
-        let value = encoding::commit(id, base, parts, &[]);
+        let value = encoding::commit(&name, parts, &[]);
         let changes = Vec::new();
-        Ok(Self { shared, id, base, newest, value, changes, parts, has_hold: false })
+        Ok(Self { shared, name, value, changes, parts, has_hold: false })
     }
 
     async fn finish(&self, head: &mut Head) -> Result<Committed, RequestError> {
@@ -125,7 +121,7 @@ impl<'a> Attempt<'a> {
 
     async fn run(&self, head: &mut Head) -> Result<Committed, RequestError> {
         for _ in 0..RETRIES_MAX {
-            if head.revision != self.base {
+            if head.revision != self.name.base {
                 let was_staged = self.parts > 0;
                 return Ok(Committed::Conflict { newest: head.revision, was_staged });
             }
@@ -142,43 +138,69 @@ impl<'a> Attempt<'a> {
         Err(RequestError::Refused("other servers write all the time: try again".into()))
     }
 
-    /// Tries once. If it is not done, sets `head` to what etcd has, and returns what stands in the
-    /// way.
-    async fn transact(&self, head: &mut Head) -> Result<Option<Obstacle>, RequestError> {
+    /// The value of the key `revision` after it.
+    fn new_head(&self) -> String {
+        Head::new(self.name.newest, self.name.id).value.unwrap_or_default()
+    }
+
+    /// Whether it replaces everything. Then it has read the format, and writes it.
+    fn is_replacement(&self) -> bool {
+        self.parts & IS_SNAPSHOT != 0
+    }
+
+    /// What etcd must have for it.
+    fn compares(&self, head: &Head) -> Vec<Compare> {
         let keys = &self.shared.link.keys;
-        let (revision, moving, hold) = (keys.revision(), keys.moving(), keys.hold());
-        let is_absent = |key: &str| Compare::create_revision(key, CompareOp::Equal, 0);
-        let mut compares = vec![is_head(&revision, head), is_absent(&moving)];
+        let is_absent = |key: String| Compare::create_revision(key, CompareOp::Equal, 0);
+        let mut compares = vec![is_head(&keys.revision(), head), is_absent(keys.moving())];
         if !self.has_hold {
-            compares.push(is_absent(&hold));
+            compares.push(is_absent(keys.hold()));
         }
-        let (id, newest) = (self.id, self.newest);
-        let new_head = Head::new(newest, id).value.unwrap_or_default();
+        match self.name.base {
+            _ if self.is_replacement() => (),
+            Revision::NONE => compares.push(is_absent(keys.format())),
+            _ => compares.push(Compare::value(keys.format(), CompareOp::Equal, FORMAT)),
+        }
+        if self.parts > 0 {
+            let header = keys.staged_header(self.name.id);
+            compares.push(Compare::version(header, CompareOp::Greater, 0));
+        }
+        compares
+    }
+
+    fn ops(&self) -> Vec<TxnOp> {
+        let keys = &self.shared.link.keys;
+        let CommitName { id, base, newest, .. } = self.name;
         let mut ops = self.changes.clone();
-        ops.push(TxnOp::put(revision.as_str(), new_head.as_str(), None));
+        ops.push(TxnOp::put(keys.revision(), self.new_head(), None));
         ops.push(TxnOp::put(keys.commit(newest), self.value.clone(), None));
-        if self.base == Revision::NONE {
-            ops.push(TxnOp::put(keys.format(), crate::keys::FORMAT, None));
+        if base == Revision::NONE || self.is_replacement() {
+            ops.push(TxnOp::put(keys.format(), FORMAT, None));
         }
-        if newest.0 / TRIM_INTERVAL != self.base.0 / TRIM_INTERVAL {
+        if newest.0 / TRIM_INTERVAL != base.0 / TRIM_INTERVAL {
             let end = keys.commit(Revision(newest.0.saturating_sub(COMMITS_KEPT)));
             let old = DeleteOptions::new().with_range(end);
             ops.push(TxnOp::delete(keys.commits(), Some(old)));
         }
         if self.parts > 0 {
-            let header = keys.staged_header(id);
-            compares.push(Compare::version(header, CompareOp::Greater, 0));
-            ops.push(TxnOp::put(moving.as_str(), Move::new(id, self.parts).value(), None));
+            ops.push(TxnOp::put(keys.moving(), Move::new(id, self.parts).value(), None));
         }
-        let otherwise = [&revision, &moving, &hold].map(|key| TxnOp::get(key.as_str(), None));
-        let txn = Txn::new().when(compares).and_then(ops).or_else(otherwise);
-        let connection = &self.shared.link.connection;
+        ops
+    }
+
+    /// Tries once. If it is not done, sets `head` to what etcd has, and returns what stands in the
+    /// way.
+    async fn transact(&self, head: &mut Head) -> Result<Option<Obstacle>, RequestError> {
+        let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
+        let asked = [keys.revision(), keys.moving(), keys.hold(), keys.format()];
+        let otherwise = asked.map(|key| TxnOp::get(key, None));
+        let txn = Txn::new().when(self.compares(head)).and_then(self.ops()).or_else(otherwise);
         let answer = match connection.transact(txn).await {
             // etcd may report the full disk of a transaction that it has applied.
             Err(RequestError::NoSpace(why)) => {
-                let found = connection.value(&revision).await;
+                let found = connection.value(&keys.revision()).await;
                 let found = found.map_err(|_| RequestError::Unanswered(why.clone()))?;
-                let is_done = found.as_deref() == Some(new_head.as_bytes());
+                let is_done = found.as_deref() == Some(self.new_head().as_bytes());
                 return if is_done { Ok(None) } else { Err(RequestError::NoSpace(why)) };
             }
             answer => answer?,
@@ -191,11 +213,12 @@ impl<'a> Attempt<'a> {
             _ => None,
         });
         let mut value = || values.next().flatten();
-        let (found, moving, hold) = (value(), value(), value());
+        let (found, moving, hold, format) = (value(), value(), value(), value());
+        check_format(format.as_deref()).map_err(RequestError::Unusable)?;
         let is_held_off = hold.is_some() && !self.has_hold;
         let is_same = found.as_deref() == head.value.as_ref().map(String::as_bytes);
-        if is_same && moving.is_none() && !is_held_off && self.parts > 0 {
-            return Err(RequestError::Refused("the staged batch was swept meanwhile".into()));
+        if is_same && moving.is_none() && !is_held_off {
+            self.check_refusal(format.is_some())?;
         }
         *head = Head::read(found.as_deref()).ok_or_else(|| {
             RequestError::Refused(format!("the key {} in etcd is damaged", keys.revision()))
@@ -207,11 +230,27 @@ impl<'a> Attempt<'a> {
         }))
     }
 
+    /// Nothing stands in the way but what only an operator, or the sweep, does.
+    fn check_refusal(&self, has_format: bool) -> Result<(), RequestError> {
+        let keys = &self.shared.link.keys;
+        if !self.is_replacement() && has_format != (self.name.base != Revision::NONE) {
+            let (format, revision) = (keys.format(), keys.revision());
+            return Err(RequestError::Unusable(format!(
+                "etcd has one of the keys {format} and {revision} without the other: an operator \
+                 has deleted that. If etcd is right, run `dunlin fleet adopt`"
+            )));
+        }
+        if self.parts > 0 {
+            return Err(RequestError::Refused("the staged batch was swept meanwhile".into()));
+        }
+        Ok(())
+    }
+
     /// Moves the sets of a staged batch that is committed, or deletes it. An error is left to the
     /// next writer, or to the sweep.
     async fn clean_up(&self, done: &Result<Committed, RequestError>) {
         let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
-        let id = self.id;
+        let id = self.name.id;
         let cleaned = match done {
             Ok(Committed::Done) => {
                 staged::finish(connection, keys, Move::new(id, self.parts)).await
@@ -238,7 +277,7 @@ fn is_head(key: &str, head: &Head) -> Compare {
 /// will be.
 pub async fn outcome(
     shared: &Shared,
-    (id, base, newest): (CommitId, Revision, Revision),
+    CommitName { id, base, newest, .. }: CommitName,
 ) -> Result<Option<Revision>, RequestError> {
     let keys = &shared.link.keys;
     let key = keys.revision();

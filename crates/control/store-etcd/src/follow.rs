@@ -1,16 +1,16 @@
 //! Follows the commits in etcd: catches up, then watches.
 use crate::connection::RequestError;
-use crate::encoding::{self, StoredCommit};
-use crate::keys::Head;
+use crate::encoding::{self, NO_COMMIT, StoredCommit};
+use crate::keys::{Head, Keys};
 use crate::keyspace::{Follower, Position, set_back};
-use crate::limits::COMMITS_QUEUED;
+use crate::limits::{COMMITS_KEPT, COMMITS_QUEUED};
 use crate::list::{self, Listing};
 use crate::replica::Origin;
 use crate::shared::Shared;
 use crate::staged;
 use etcd_client::{EventType, GetOptions, KeyValue, WatchResponse};
 use records::codec::milliseconds;
-use records::{Commit, PreparedWrite, Revision, WatchWaker};
+use records::{Commit, CommitId, PreparedWrite, Revision, WatchWaker};
 use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,8 +28,16 @@ pub struct Known {
     pub revision: Revision,
     /// `None`: the replica was never filled.
     pub origin: Option<Origin>,
+    /// The commit of that revision, if a file says so.
+    pub newest: Option<CommitId>,
     /// The time and principal of the commit of that revision, if the replica's journal has it.
     pub last: Option<(u64, String)>,
+    /// The commit of that revision, once etcd was seen to have it.
+    pub commit: CommitId,
+    /// Whether it names the one before it: then the next one does.
+    pub is_linked: bool,
+    /// The revision of etcd that changed it last.
+    pub changed: i64,
 }
 
 /// Follows the commits in etcd from what a replica knows.
@@ -53,26 +61,40 @@ impl Follower for CommitFollower {
 
     /// Passes on the commits that are missing, or everything.
     async fn list(&mut self, at: &Position, _: bool) -> Result<(), RequestError> {
+        let is_new = self.known.origin.is_none();
+        // An operator has accepted another history since.
+        if is_new || at.adopted > self.known.revision.0 {
+            return self.list_all().await;
+        }
         let head = self.check_head(at)?;
         if let Some(why) = self.shared.held(&head) {
             return Err(RequestError::Unusable(why));
         }
-        let has_all = self.known.origin.is_some()
-            && self.is_continued(&head).await?
-            && self.catch_up(at.revision).await?;
-        if !has_all {
+        if !self.join(&head).await? || !self.catch_up(at.revision).await? {
             return self.list_all().await;
+        }
+        if head.revision != self.known.revision {
+            return Err(self.rewritten("lacks commits after revision", self.known.revision));
         }
         self.shared.notes(head);
         Ok(())
     }
 
     async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
+        let commits = self.shared.link.keys.commits();
         for event in message.events() {
+            let Some(kv) = event.kv() else { continue };
             let is_put = event.event_type() == EventType::Put;
-            let Some(kv) = event.kv().filter(|_| is_put) else { continue };
-            if !self.pass(kv).await? {
-                return self.list_all().await;
+            let is_commit = kv.key().starts_with(commits.as_bytes());
+            if is_commit && is_put {
+                if !self.pass(kv).await? {
+                    return self.list_all().await;
+                }
+            } else if self.is_suspicious(kv, is_commit, is_put) {
+                let key = String::from_utf8_lossy(kv.key());
+                let why = format!("the key {key} in etcd was changed, and not by Dunlin");
+                // What etcd has now decides.
+                return Err(RequestError::Unanswered(why));
             }
         }
         Ok(())
@@ -88,9 +110,6 @@ impl CommitFollower {
         let head = Head::read(at.head.as_deref()).ok_or_else(|| {
             RequestError::Unusable(format!("the key {} in etcd is damaged", keys.revision()))
         })?;
-        if self.known.origin.is_none() {
-            return Ok(head);
-        }
         // The watch may not have brought this server's last commits yet.
         let known = self.known.revision.max(self.shared.newest());
         if head.revision < known {
@@ -102,8 +121,12 @@ impl CommitFollower {
         Ok(head)
     }
 
-    /// Whether etcd has the commit that the replica ends with; otherwise everything is needed.
-    async fn is_continued(&self, head: &Head) -> Result<bool, RequestError> {
+    /// Whether etcd has the commit that the replica ends with; `false`: it has deleted that as an
+    /// old one, and everything is needed.
+    ///
+    /// # Errors
+    /// etcd has another history.
+    async fn join(&mut self, head: &Head) -> Result<bool, RequestError> {
         let revision = self.known.revision;
         if revision == Revision::NONE {
             return Ok(true);
@@ -112,25 +135,76 @@ impl CommitFollower {
         let got = self.shared.link.connection.get(key, GetOptions::new()).await?;
         let origin = self.known.origin.as_ref().filter(|origin| origin.revision == revision.0);
         let Some(kv) = got.kvs().first() else {
-            // Deleted with old ones: nothing is missing if nothing was written since the list.
-            return Ok(origin.is_some_and(|origin| origin.head == head.value));
+            if let Some(origin) = origin.filter(|origin| origin.head == head.value) {
+                // Nothing was written since the list.
+                let commit = origin.commit();
+                self.known.commit = commit.unwrap_or(NO_COMMIT);
+                self.shared.begins_with(revision, commit);
+                return Ok(true);
+            }
+            return match head.revision.0 > revision.0.saturating_add(COMMITS_KEPT) {
+                true => Ok(false),
+                false => Err(self.rewritten("lacks the commit of revision", revision)),
+            };
         };
-        let Ok(mut commit) = encoding::read_commit(kv.value()) else { return Ok(false) };
-        if let Some(origin) = origin {
-            return Ok(origin.commit == Some(commit.id.to_string()));
-        }
-        if self.fill(&mut commit, kv).await.is_err() {
-            return Ok(false);
-        }
-        let Some(last) = commit.writes.last() else { return Ok(false) };
-        let is_same = self.known.last == Some(identity(last));
+        let mut commit = self.read(kv)?;
+        let commit_known = Some(self.known.commit).filter(|known| *known != NO_COMMIT);
+        let newest = commit_known.or(self.known.newest).or(origin.and_then(Origin::commit));
+        let is_same = match (newest, &self.known.last) {
+            (Some(newest), _) => newest == commit.id,
+            (None, None) => return Ok(false),
+            (None, Some(_)) => match self.fill(&mut commit, kv).await {
+                Err(RequestError::Compacted) => return Ok(false),
+                filled => {
+                    filled?;
+                    self.known.last == commit.writes.last().map(identity)
+                }
+            },
+        };
         if !is_same {
-            tracing::warn!(
-                %revision, newest = %head.revision,
-                "etcd has another commit of this revision: everything is read again"
-            );
+            return Err(self.rewritten("has another commit of revision", revision));
         }
-        Ok(is_same)
+        self.know(kv, &commit);
+        self.shared.begins_with(revision, Some(commit.id));
+        Ok(true)
+    }
+
+    /// This commit is the last known one.
+    fn know(&mut self, kv: &KeyValue, commit: &StoredCommit) {
+        self.known.commit = commit.id;
+        self.known.is_linked |= commit.link.is_some();
+        self.known.changed = kv.mod_revision();
+    }
+
+    /// Why etcd is not followed: its history is not that of this server.
+    fn rewritten(&self, what: &str, revision: Revision) -> RequestError {
+        RequestError::Unusable(format!(
+            "etcd {what} {revision}, which this server has: etcd was set back, emptied, or changed \
+             by hand. If etcd is right, run `dunlin fleet adopt`; if not, docs/etcd.md says how to \
+             write the records of this server again"
+        ))
+    }
+
+    fn read(&self, kv: &KeyValue) -> Result<StoredCommit, RequestError> {
+        encoding::read_commit(kv.value()).map_err(|_| {
+            let key = String::from_utf8_lossy(kv.key());
+            RequestError::Unusable(format!(
+                "the key {key} in etcd is no commit, is damaged, or is one of a newer version: \
+                 upgrade this server"
+            ))
+        })
+    }
+
+    /// Whether a key that was deleted, or the newest revision, is not as Dunlin changes it.
+    fn is_suspicious(&self, kv: &KeyValue, is_commit: bool, is_put: bool) -> bool {
+        if is_commit {
+            // Old ones are deleted.
+            let limit = self.known.revision.0.saturating_sub(COMMITS_KEPT / 2);
+            return kv.key() >= self.shared.link.keys.commit(Revision(limit)).as_bytes();
+        }
+        let head = Head::read(Some(kv.value()).filter(|_| is_put));
+        let is_lower = head.is_none_or(|head| head.revision < self.known.revision);
+        kv.mod_revision() > self.known.changed && is_lower
     }
 
     async fn fill(&self, commit: &mut StoredCommit, kv: &KeyValue) -> Result<(), RequestError> {
@@ -157,43 +231,44 @@ impl CommitFollower {
                 break;
             }
         }
-        let options = GetOptions::new().with_revision(at);
-        let got = shared.link.connection.get(shared.link.keys.revision(), options).await?;
-        let head = Head::read(got.kvs().first().map(KeyValue::value));
-        Ok(head.is_some_and(|head| head.revision == self.known.revision))
+        Ok(true)
     }
 
-    /// Passes on a commit. Returns whether it follows the known revision.
+    /// Passes on a commit that follows the known one. `false`: everything has to be read.
+    ///
+    /// # Errors
+    /// It does not follow.
     async fn pass(&mut self, kv: &KeyValue) -> Result<bool, RequestError> {
-        let key = String::from_utf8_lossy(kv.key()).into_owned();
-        let Ok(mut commit) = encoding::read_commit(kv.value()) else {
-            return Err(RequestError::Unusable(format!(
-                "the key {key} in etcd is no commit, or one of a newer version: upgrade this \
-                 server"
-            )));
+        let mut commit = self.read(kv)?;
+        let known = self.known.revision;
+        let is_next = match commit.link {
+            Some(link) => link.before == self.known.commit,
+            // Its number decides, until one has a link.
+            None => !self.known.is_linked,
         };
         if commit.is_snapshot {
-            // Everything is read, unless it is known already.
-            let head = Head::new(self.known.revision, commit.id).value;
-            let origin = self.known.origin.as_ref();
             self.is_restored = true;
-            return Ok(origin.is_some_and(|origin| origin.head == head));
+            let adopted = self.shared.link.keys.adopted();
+            let adopted = self.shared.link.connection.get(adopted, GetOptions::new()).await?;
+            if is_next || Keys::read_adopted(&adopted) > known.0 {
+                return Ok(false);
+            }
+        }
+        if !is_next || commit.base != known {
+            return Err(self.rewritten("has a commit that does not follow revision", known));
         }
         match self.fill(&mut commit, kv).await {
             Err(RequestError::Compacted) => return Ok(false),
             filled => filled?,
         }
+        self.know(kv, &commit);
         let Some(commit) = commit.whole() else {
+            let key = String::from_utf8_lossy(kv.key());
             return Err(RequestError::Unusable(format!("the key {key} in etcd is damaged")));
         };
-        if commit.revision() <= self.known.revision {
-            return Ok(true);
-        }
-        if commit.base != self.known.revision {
-            return Ok(false);
-        }
         self.known.revision = commit.revision();
         self.known.last = commit.writes.last().map(identity);
+        self.known.newest = None;
         self.shared.notes(Head::new(commit.revision(), commit.id));
         self.send(Found::Commit(commit)).await;
         Ok(true)

@@ -132,9 +132,8 @@ impl FollowedKeys {
         let link = Arc::clone(&self.link);
         let (endpoint, _) = link.connection.client().await?;
         let at = self.list(follower).await?;
-        let events = Events::start(&link.connection, &self.prefixes, at + 1).await?;
         self.report.follows(&link.connection.endpoint());
-        let Err(ended) = self.watch(follower, events).await;
+        let Err(ended) = self.watch(follower, at + 1).await;
         link.connection.leave(endpoint);
         Err(ended)
     }
@@ -152,8 +151,9 @@ impl FollowedKeys {
     async fn watch<F: Follower>(
         &mut self,
         follower: &mut F,
-        mut events: Events,
+        from: i64,
     ) -> Result<Infallible, RequestError> {
+        let mut events = Events::start(&self.link.connection, &self.prefixes, from).await?;
         loop {
             if follower.work().await? {
                 self.list(follower).await?;

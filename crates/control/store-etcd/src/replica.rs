@@ -1,6 +1,7 @@
 //! The replica: a store on the disk of this server, and the file that says what it is a copy of.
 use crate::keys::{Head, Keys};
-use records::{Commit, CommitError, CommitId, Reader, Revision, Store, StoreError};
+use crate::limits::OPS_MAX;
+use records::{Commit, CommitError, CommitId, PreparedWrite, Reader, Revision, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -40,6 +41,27 @@ impl Origin {
         let Head { revision, value } = head.clone();
         Self { format: 1, cluster, prefix, revision: revision.0, commit, head: value }
     }
+}
+
+impl Origin {
+    /// Its commit.
+    pub fn commit(&self) -> Option<CommitId> {
+        let id = u128::from_str_radix(self.commit.as_deref()?, 16);
+        id.ok().map(CommitId)
+    }
+}
+
+/// The file with the last commit, if the journal cannot tell which one it was.
+const LAST: &str = "last-commit.json";
+
+/// Its content.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LastCommit {
+    /// 1: this form.
+    format: u32,
+    revision: u64,
+    commit: String,
 }
 
 /// The cluster that the replica in a folder is a copy of, if it is known.
@@ -137,16 +159,26 @@ impl Replica {
 
     /// Notes what the content is a copy of.
     fn write_origin(&mut self, origin: Origin) -> Result<(), StoreError> {
-        let text = serde_json::to_vec(&origin).unwrap_or_default();
-        let written = Folder::open(&self.folder).and_then(|folder| {
-            folder.replace(Path::new(ORIGIN), 0o640, |file| file.write_all(&text))
-        });
-        written.map_err(|why| match why.kind() {
-            io::ErrorKind::StorageFull => StoreError::Full,
-            _ => StoreError::Failed(format!("{}: {why}", self.origin_path().display())),
-        })?;
+        self.write(ORIGIN, &serde_json::to_vec(&origin).unwrap_or_default())?;
         self.origin = Some(origin);
         Ok(())
+    }
+
+    fn write(&self, name: &str, text: &[u8]) -> Result<(), StoreError> {
+        let written = Folder::open(&self.folder)
+            .and_then(|folder| folder.replace(Path::new(name), 0o640, |file| file.write_all(text)));
+        written.map_err(|why| match why.kind() {
+            io::ErrorKind::StorageFull => StoreError::Full,
+            _ => StoreError::Failed(format!("{}: {why}", self.folder.join(name).display())),
+        })
+    }
+
+    /// The commit of this revision, if the file has it.
+    pub fn last_commit(&self, revision: Revision) -> Option<CommitId> {
+        let bytes = fs::read(self.folder.join(LAST)).ok()?;
+        let last: LastCommit = serde_json::from_slice(&bytes).ok()?;
+        let id = u128::from_str_radix(&last.commit, 16).ok()?;
+        (last.format == 1 && last.revision == revision.0).then_some(CommitId(id))
     }
 
     /// The revision of its content.
@@ -159,7 +191,21 @@ impl Replica {
     /// # Errors
     /// The disk; or [`CommitError::Conflict`]: the commit does not follow the content.
     pub fn apply(&mut self, commit: Commit) -> Result<Revision, CommitError> {
-        self.store.commit_and_look_up(commit)
+        let changes: usize = commit.writes.iter().map(|write| write.changes().len()).sum();
+        // The journal of a deleted zone is not found again, and the parts of a large commit are
+        // compacted.
+        let is_lost = commit.writes.last().is_some_and(PreparedWrite::is_deletion);
+        let id = (is_lost || changes > OPS_MAX).then_some(commit.id);
+        let revision = self.store.commit_and_look_up(commit)?;
+        if let Some(id) = id {
+            let last = LastCommit { format: 1, revision: revision.0, commit: id.to_string() };
+            let text = serde_json::to_vec(&last).unwrap_or_default();
+            // It is in the store: without the file, a restart reads everything.
+            if let Err(why) = self.write(LAST, &text) {
+                tracing::warn!("{why}");
+            }
+        }
+        Ok(revision)
     }
 
     pub fn reader(&self) -> Arc<dyn Reader> {

@@ -1,8 +1,9 @@
 //! State that the store, its watch and the task that follows etcd share.
 use crate::EtcdSettings;
+use crate::encoding::NO_COMMIT;
 use crate::keys::Head;
 use crate::keyspace::{EtcdLink, LinkReport, LinkState};
-use records::{Revision, StoreError};
+use records::{CommitId, Revision, StoreError};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,6 +13,8 @@ use tokio::time::Instant;
 struct SharedState {
     /// The newest known value of the key `revision`.
     head: Option<Head>,
+    /// The commit with which the replica ends, and the revision after it.
+    last: Option<(Revision, CommitId)>,
     /// The head with which etcd had lost most of what the replica has, and what to do.
     held: Option<(Head, String)>,
     /// Why commits cannot be applied to the replica; `None`: they can.
@@ -70,6 +73,32 @@ impl Shared {
         let mut state = self.state();
         if state.head.as_ref().is_none_or(|known| known.revision <= head.revision) {
             state.head = Some(head);
+        }
+    }
+
+    /// The replica ends with this commit; `None`: that is not known.
+    pub fn ends_with(&self, revision: Revision, commit: Option<CommitId>) {
+        self.state().last = commit.map(|commit| (revision, commit));
+    }
+
+    /// The replica has ended with this commit since its start.
+    pub fn begins_with(&self, revision: Revision, commit: Option<CommitId>) {
+        let mut state = self.state();
+        state.last = state.last.or(commit.map(|commit| (revision, commit)));
+    }
+
+    /// The id of the commit with which the replica ends at this revision.
+    ///
+    /// # Errors
+    /// It is not known.
+    pub fn last_commit(&self, revision: Revision) -> Result<CommitId, StoreError> {
+        match self.state().last {
+            _ if revision == Revision::NONE => Ok(NO_COMMIT),
+            Some((of, commit)) if of == revision => Ok(commit),
+            _ => Err(StoreError::Unreachable(format!(
+                "the commit of revision {revision} is not in etcd: its history is broken. If etcd \
+                 is right, run `dunlin fleet adopt`"
+            ))),
         }
     }
 

@@ -234,7 +234,10 @@ pub async fn fill(
     at: i64,
 ) -> Result<(), RequestError> {
     if commit.parts > 0 {
-        commit.writes = read(connection, keys, (commit.id, commit.parts), at).await?;
+        let bytes = read_bytes(connection, keys, (commit.id, commit.parts), at).await?;
+        commit.writes = commit.read_content(&bytes).map_err(|_| {
+            RequestError::Unusable(format!("the parts of the commit {} are damaged", commit.id))
+        })?;
         commit.parts = 0;
     }
     Ok(())

@@ -1,24 +1,22 @@
 //! The store.
+mod replace;
+
 use crate::EtcdSettings;
 use crate::commit::{self, Committed};
 use crate::connection::RequestError;
+use crate::encoding::{self, CommitName, Link, NO_COMMIT};
 use crate::follow::{CommitFollower, Known};
-use crate::hold::{BatchHold, hold_off};
+use crate::hold::BatchHold;
 use crate::keys::Head;
 use crate::keyspace::{FollowedKeys, History, Position};
-use crate::limits::{
-    COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, REPLACE_MAX, REVISIONS_ADOPTED, WRITE_MAX,
-};
+use crate::limits::{COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, WRITE_MAX};
 use crate::list::{self, Listing};
 use crate::members::{EtcdFleet, Membership};
 use crate::replica::{Origin, Replica};
 use crate::shared::Shared;
 use crate::staged;
 use crate::watch::EtcdWatch;
-use etcd_client::TxnOp;
 use records::codec::zone_key;
-use records::serial::SerialStamp;
-use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{
     Action, Commit, CommitError, CommitId, Fleet, PreparedWrite, Reader, RestoreInfo, Revision,
     Store, StoreError, Watch, WatchWaker,
@@ -48,8 +46,8 @@ pub struct EtcdStore {
     /// Whether this server sweeps.
     may_write: bool,
     hold: BatchHold,
-    /// The last commit with an unknown outcome: id, base and newest revision.
-    last: Option<(CommitId, Revision, Revision)>,
+    /// The last commit, whose outcome may be unknown.
+    last: Option<CommitName>,
 }
 
 impl EtcdStore {
@@ -149,7 +147,9 @@ impl EtcdStore {
         };
         let entry = part.and_then(|part| part.entries.into_iter().next());
         let last = entry.map(|entry| (records::codec::milliseconds(entry.when), entry.by));
-        Ok(Known { revision, origin: replica.origin.clone(), last })
+        let newest = replica.last_commit(revision);
+        let (origin, commit) = (replica.origin.clone(), NO_COMMIT);
+        Ok(Known { revision, origin, newest, last, commit, is_linked: false, changed: 0 })
     }
 
     /// Gives each write the offset of its zone's serials, so that it depends on nothing else.
@@ -171,36 +171,16 @@ impl EtcdStore {
         Ok(())
     }
 
-    /// Replaces everything while no other server commits.
-    fn holding_off_others(
-        &mut self,
-        replace: impl FnOnce(&mut Self) -> Result<(), StoreError>,
-    ) -> Result<(), StoreError> {
-        let shared = Arc::clone(&self.shared);
-        let holding = hold_off(&shared, REPLACE_MAX);
-        let lease = shared.link.runtime.block_on(holding).map_err(store_error)?;
-        let replaced = replace(self);
-        // Otherwise it expires.
-        let _ = shared.link.runtime.block_on(shared.link.connection.revoke(lease));
-        replaced
-    }
-
-    /// Writes what etcd has as a new commit.
-    fn adopt_by_writing(&mut self) -> Result<(), StoreError> {
-        let listing = self.list()?;
-        let file = &listing.file;
-        let unread = |why: std::io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
-        let content = std::fs::read(file).map_err(unread)?;
-        let known = self.replica().revision()?.max(listing.head.revision);
-        // Other servers may have served newer revisions, which are in no etcd any more.
-        let revision = Revision(known.0.saturating_add(REVISIONS_ADOPTED));
-        self.replace_all(&mut &content[..], revision, listing.head, true)
-    }
-
-    fn commit_in(&self, commit: &Commit, until: Instant) -> Result<Committed, CommitError> {
+    fn commit_in(
+        &self,
+        (name, content): (CommitName, &[u8]),
+        writes: &[PreparedWrite],
+        until: Instant,
+    ) -> Result<Committed, CommitError> {
         let left = || until.saturating_duration_since(Instant::now());
         let head = self.shared.head(left()).map_err(CommitError::Refused)?;
-        let committing = commit::commit(&self.shared, commit, head, self.hold.is_held());
+        let named = (name, content);
+        let committing = commit::commit(&self.shared, named, writes, head, self.hold.is_held());
         let runtime = &self.shared.link.runtime;
         match runtime.block_on(async { timeout(left(), committing).await }) {
             Ok(done) => done.map_err(commit_error),
@@ -215,79 +195,6 @@ impl EtcdStore {
         let listing = self.shared.link.runtime.block_on(listing);
         listing.map_err(|error| StoreError::Unreachable(error.why().to_owned()))
     }
-
-    /// Replaces everything in etcd, and the replica, by a snapshot at this revision or above. An
-    /// adopted one tells the other servers so.
-    fn replace_all(
-        &mut self,
-        from: &mut dyn Read,
-        revision: Revision,
-        head: Head,
-        is_adopted: bool,
-    ) -> Result<(), StoreError> {
-        let reader = self.replica().reader();
-        let before: BTreeMap<Vec<u8>, SerialStamp> = reader
-            .zones()?
-            .into_iter()
-            .map(|zone| (zone_key(zone.origin.as_name()), zone.stamp))
-            .collect();
-        let (revision, snapshot) = restamped(from, revision.max(head.revision.next()), &before)?;
-        let id = CommitId(fastrand::u128(..));
-        let named = (id, head.revision, revision);
-        let adopted = TxnOp::put(self.shared.link.keys.adopted(), revision.to_string(), None);
-        let also = if is_adopted { vec![adopted] } else { Vec::new() };
-        let replacing = commit::replace(&self.shared, (id, revision), head, &snapshot, also);
-        let runtime = &self.shared.link.runtime;
-        let done = match runtime.block_on(replacing) {
-            Err(RequestError::Unanswered(why)) => {
-                match runtime.block_on(commit::outcome(&self.shared, named)) {
-                    Ok(Some(_)) => Ok(Committed::Done),
-                    Ok(None) => Err(RequestError::Refused(why)),
-                    Err(_) => Err(RequestError::Unanswered(format!(
-                        "outcome unknown, id {id}: {why}; see the revision of the store before you \
-                         repeat it"
-                    ))),
-                }
-            }
-            done => done,
-        };
-        match done.map_err(store_error)? {
-            Committed::Done => (),
-            Committed::Conflict { .. } => {
-                let why = "another server has just written: try again".to_owned();
-                return Err(StoreError::Unreachable(why));
-            }
-        }
-        let listing = self.list()?;
-        adopt(&self.shared, &mut self.replica(), listing)
-    }
-}
-
-/// A snapshot as a write of this revision or above: serials are newer than before.
-fn restamped(
-    from: &mut dyn Read,
-    revision: Revision,
-    before: &BTreeMap<Vec<u8>, SerialStamp>,
-) -> Result<(Revision, Vec<u8>), StoreError> {
-    let unwritten = |why: std::io::Error| StoreError::Failed(format!("the snapshot: {why}"));
-    let (mut content, mut bytes) = (Vec::new(), Vec::new());
-    from.read_to_end(&mut content).map_err(unwritten)?;
-    let newest = snapshot::read(&mut &content[..], &mut |_| Ok(()))?;
-    let revision = revision.max(newest.next());
-    let mut writer = SnapshotWriter::new(&mut bytes, revision).map_err(unwritten)?;
-    snapshot::read(&mut &content[..], &mut |item| {
-        let written = match item {
-            SnapshotItem::Zone(origin, stamp) => {
-                let origin = origin.as_name();
-                let before = before.get(&zone_key(origin)).copied();
-                writer.zone(origin, stamp.restored(revision, before))
-            }
-            SnapshotItem::Set(key, value) => writer.set(key, value),
-        };
-        written.map_err(unwritten)
-    })?;
-    writer.finish().map_err(unwritten)?;
-    Ok((revision, bytes))
 }
 
 fn late() -> String {
@@ -314,10 +221,11 @@ fn commit_error(error: RequestError) -> CommitError {
 /// Its disk.
 pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result<(), StoreError> {
     let Listing { file, origin, head, .. } = listing;
-    let revision = head.revision;
+    let (revision, last) = (head.revision, origin.commit());
     replica.replace(&file, origin).inspect_err(|why| {
         shared.report.breaks(&format!("what was read from etcd cannot be stored: {why}"));
     })?;
+    shared.ends_with(revision, last);
     shared.was_read();
     tracing::info!(%revision, "everything was read from etcd");
     Ok(())
@@ -330,9 +238,15 @@ impl Store for EtcdStore {
             return Err(CommitError::Conflict { newest });
         }
         self.fill_offsets(&mut commit.writes).map_err(CommitError::Refused)?;
-        let (id, revision) = (commit.id, commit.revision());
-        self.last = Some((id, commit.base, revision));
-        let done = self.commit_in(&commit, Instant::now() + WRITE_MAX);
+        let content = encoding::writes(&commit.writes);
+        let until = Instant::now() + WRITE_MAX;
+        // What etcd ends with is known once it is followed.
+        self.shared.head(WRITE_MAX).map_err(CommitError::Refused)?;
+        let before = self.shared.last_commit(commit.base).map_err(CommitError::Refused)?;
+        let link = Link { before, nonce: commit.id };
+        let name = CommitName::new(link, commit.base, commit.revision(), &content);
+        self.last = Some(name);
+        let done = self.commit_in((name, &content), &commit.writes, until);
         match done {
             Ok(Committed::Conflict { was_staged: true, .. }) => {
                 self.hold.note_conflict(&self.shared)
@@ -344,8 +258,12 @@ impl Store for EtcdStore {
         match done? {
             Committed::Conflict { newest, .. } => Err(CommitError::Conflict { newest }),
             Committed::Done => {
-                self.shared.notes(Head::new(revision, id));
+                self.shared.notes(Head::new(name.newest, name.id));
+                commit.id = name.id;
                 let applied = self.replica().apply(commit);
+                if applied.is_ok() {
+                    self.shared.ends_with(name.newest, Some(name.id));
+                }
                 applied.map_err(|why| match why {
                     // The watch brings it, too, once the disk works.
                     CommitError::Refused(why) => CommitError::Unknown(why),
@@ -357,7 +275,7 @@ impl Store for EtcdStore {
 
     fn outcome(&mut self, id: CommitId) -> Result<Option<Revision>, StoreError> {
         let failed = |why: &str| StoreError::Failed(why.to_owned());
-        let Some(last) = self.last.filter(|(last, ..)| *last == id) else {
+        let Some(last) = self.last.filter(|last| last.link.nonce == id) else {
             return Err(failed("only the outcome of the last commit is known"));
         };
         let looking = commit::outcome(&self.shared, last);
@@ -393,7 +311,7 @@ impl Store for EtcdStore {
             |origin: &Origin| Position { cluster: origin.cluster.clone(), ..Position::default() };
         let followed = FollowedKeys {
             link: Arc::clone(&shared.link),
-            prefixes: vec![shared.link.keys.commits()],
+            prefixes: vec![shared.link.keys.commits(), shared.link.keys.revision()],
             history: History::new(&folder, known.origin.as_ref().map(position)),
             report: Arc::clone(&shared.report),
         };

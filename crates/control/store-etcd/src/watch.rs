@@ -108,7 +108,8 @@ impl EtcdWatch {
     fn apply(&mut self, commit: Commit) -> Result<Option<Commit>, WatchLost> {
         let applied = self.replica().apply(commit.clone());
         match applied {
-            Ok(_) => {
+            Ok(revision) => {
+                self.shared.ends_with(revision, Some(commit.id));
                 self.shared.stores(true, "");
                 Ok(Some(commit))
             }

@@ -1,6 +1,7 @@
 //! Servers that share a real etcd.
 mod documents;
 mod fleet;
+mod history;
 mod kill;
 mod maps;
 mod members;

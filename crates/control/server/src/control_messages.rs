@@ -1,24 +1,70 @@
-//! Messages that the data plane leaves to the control plane. NOTIFY (RFC 1996): a zone of which
-//! another server tells that it has changed looks at its file, at most once in
-//! [`NOTIFY_PAUSE`].
-use crate::limits::NOTIFY_PAUSE;
+//! Messages that the data plane leaves to the control plane, each with its body: a handler for each
+//! opcode decides the response. A message without a handler never comes here.
+mod notify;
+
+use crate::limits::CONTROL_TIME_MAX;
 use crate::server::Server;
-use handler::ControlReceiver;
-use std::collections::HashMap;
+use handler::{ControlAnswer, ControlId, ControlMessage, ControlReceiver};
+use packet::Transport;
+use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::pin::Pin;
 use std::sync::Arc;
 use tokio::net::UnixStream;
-use tokio::time::{Instant, sleep_until};
-use wire::{Name, NameBuf, Query, Rcode};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use wire::Rcode;
+
+/// The handlers: an opcode (RFC 6895 §2.2), and what creates its handler.
+const HANDLERS: [(u8, fn(&Arc<Server>) -> Arc<dyn MessageHandler>); 1] =
+    [(notify::OPCODE, notify::start)];
+
+/// Bit n: opcode n has a handler.
+pub fn handled_opcodes() -> u16 {
+    HANDLERS.iter().fold(0, |bits, (opcode, _)| bits | 1 << opcode)
+}
+
+/// The handlers of a server.
+pub fn handlers(server: &Arc<Server>) -> Handlers {
+    HANDLERS.iter().map(|(opcode, start)| (*opcode, start(server))).collect()
+}
+
+/// Handlers with their opcodes.
+pub type Handlers = Vec<(u8, Arc<dyn MessageHandler>)>;
+
+/// Decides messages of one opcode.
+pub trait MessageHandler: Send + Sync {
+    /// Decides a message. If that takes longer than [`CONTROL_TIME_MAX`], it is dropped where it
+    /// waits, and the client gets SERVFAIL.
+    fn handle(self: Arc<Self>, message: ReceivedMessage) -> Deciding;
+}
+
+/// A decision that is awaited.
+pub type Deciding = Pin<Box<dyn Future<Output = Decision> + Send>>;
+
+/// The response.
+pub type Decision = ControlAnswer<Box<[u8]>>;
+
+/// A message of a client.
+pub struct ReceivedMessage {
+    /// The client, which a proxy may have named.
+    pub client: SocketAddr,
+    /// How it came.
+    pub transport: Transport,
+    /// The message as it was received, with a whole header.
+    pub bytes: Box<[u8]>,
+}
 
 /// The messages of all threads.
 pub struct ControlMessages {
-    /// Threads write to it when they have passed a message on.
+    /// Threads write to it when they have passed a message on, or have room for answers.
     waker: Arc<OwnedFd>,
     wakes: UnixStream,
     receivers: Vec<ControlReceiver>,
-    looks: LookSchedule,
+    /// Decisions under way, each with its thread: at most as many as the threads keep messages.
+    deciding: JoinSet<(usize, ControlId, Decision)>,
 }
 
 impl ControlMessages {
@@ -30,7 +76,7 @@ impl ControlMessages {
         // The system call filter of the systemd unit refuses pipes.
         let (waker, wakes) = UnixStream::pair()?;
         let waker = Arc::new(OwnedFd::from(waker.into_std()?));
-        Ok(Self { waker, wakes, receivers: Vec::new(), looks: LookSchedule::default() })
+        Ok(Self { waker, wakes, receivers: Vec::new(), deciding: JoinSet::new() })
     }
 
     /// What the threads wake it by.
@@ -47,118 +93,59 @@ impl ControlMessages {
     ///
     /// # Errors
     /// The runtime cannot watch a descriptor.
-    pub async fn run(mut self, server: Arc<Server>) -> io::Result<()> {
+    pub async fn run(mut self, handlers: Handlers) -> io::Result<()> {
         loop {
-            let next = self.looks.next();
             tokio::select! {
                 ready = self.wakes.readable() => {
                     ready?;
                     // Before the rings are read. What is left makes it readable again.
                     let _ = self.wakes.try_read(&mut [0; 512]);
+                    self.receive(&handlers);
                 }
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
-            }
-            for zone in self.handle(Instant::now()) {
-                tracing::info!(%zone, "NOTIFY: its file is read again");
-                server.zones.load(zone);
+                Some(Ok((thread, id, decision))) = self.deciding.join_next() => {
+                    self.receivers[thread].answer(id, decision);
+                }
             }
         }
     }
 
-    /// Answers what has arrived; returns the zones that look at their files now.
-    fn handle(&mut self, now: Instant) -> Vec<NameBuf> {
-        let (mut query, mut zones) = (Query::new(), self.looks.take_due(now));
-        for receiver in &mut self.receivers {
-            let mut answers = Vec::new();
-            receiver.drain(|id, message| {
-                let is_notify =
-                    query.parse(message, message.len()).is_ok() && query.flags.is_notify();
-                answers.push((id, if is_notify { Rcode::NoError } else { Rcode::NotImp }));
-                if is_notify && self.looks.note(query.name.as_name(), now) {
-                    zones.push(query.name.as_name().into());
-                }
+    /// Gives what has arrived to the handlers, and sends the answers that waited for room.
+    fn receive(&mut self, handlers: &Handlers) {
+        for (thread, receiver) in self.receivers.iter_mut().enumerate() {
+            receiver.send_waiting();
+            receiver.drain(|ControlMessage { id, client, transport, bytes }| {
+                let message = ReceivedMessage { client, transport, bytes: bytes.into() };
+                let deciding = decide(handlers, message);
+                self.deciding.spawn(async move { (thread, id, deciding.await) });
             });
-            for (id, rcode) in answers {
-                receiver.answer(id, rcode);
-            }
         }
-        zones
     }
 }
 
-/// When zones look at their files. It knows zones whose last look is younger than the pause.
-#[derive(Default)]
-struct LookSchedule(HashMap<Box<[u8]>, ZoneLook>);
-
-/// The last look, and whether another is due when its pause ends.
-struct ZoneLook {
-    last: Instant,
-    is_due: bool,
-}
-
-impl LookSchedule {
-    /// Notes that a zone has changed; returns whether it looks now. If not, it looks later, so that
-    /// the last change is never missed.
-    fn note(&mut self, zone: Name<'_>, now: Instant) -> bool {
-        match self.0.get_mut(zone.as_bytes()) {
-            Some(look) => look.is_due = true,
-            None => {
-                let look = ZoneLook { last: now, is_due: false };
-                self.0.insert(zone.as_bytes().into(), look);
-                return true;
+/// Gives a message to its handler. The message always gets an answer, or a thread would keep it.
+fn decide(handlers: &Handlers, message: ReceivedMessage) -> impl Future<Output = Decision> + use<> {
+    let client = message.client;
+    let opcode = message.bytes.get(2).map_or(0, |byte| byte >> 3 & 0xf);
+    let handler = handlers.iter().find(|(known, _)| *known == opcode);
+    let handling = handler.map(|(_, handler)| Arc::clone(handler).handle(message));
+    async move {
+        let Some(handling) = handling else { return Decision::Code(Rcode::NotImp) };
+        // A task of its own, so that a panic costs one message.
+        let task = tokio::spawn(handling);
+        let end = task.abort_handle();
+        match timeout(CONTROL_TIME_MAX, task).await {
+            Ok(Ok(decision)) => return decision,
+            Ok(Err(error)) => {
+                tracing::error!(%client, opcode, "a message is answered SERVFAIL: {error}");
+            }
+            Err(_) => {
+                end.abort();
+                tracing::warn!(%client, opcode, "a message is answered SERVFAIL: it took too long");
             }
         }
-        false
-    }
-
-    /// The zones whose pause has ended and that are to look again.
-    fn take_due(&mut self, now: Instant) -> Vec<NameBuf> {
-        let mut due = Vec::new();
-        self.0.retain(|zone, look| {
-            if now < look.last + NOTIFY_PAUSE {
-                return true;
-            }
-            let is_due = std::mem::take(&mut look.is_due);
-            if is_due {
-                look.last = now;
-                due.extend(Name::parse(zone).map(NameBuf::from));
-            }
-            is_due
-        });
-        due
-    }
-
-    /// When a pause ends next.
-    fn next(&self) -> Option<Instant> {
-        self.0.values().map(|look| look.last + NOTIFY_PAUSE).min()
+        Decision::Code(Rcode::ServFail)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    #[test]
-    fn zone_looks_at_once_then_once_a_pause_and_never_misses_the_last_change() {
-        let mut looks = LookSchedule::default();
-        let begin = Instant::now();
-        let at = |millis| begin + Duration::from_millis(millis);
-        let name = |text: &str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
-        let (one, other) = (name("one.test."), name("other.test."));
-        assert_eq!(looks.next(), None);
-        assert!(looks.note(one.as_name(), at(0)));
-        assert!(looks.note(other.as_name(), at(400)), "each zone has its own pause");
-        for millis in 1..1_000 {
-            assert!(!looks.note(one.as_name(), at(millis)), "{millis} ms");
-            assert_eq!(looks.take_due(at(millis)), []);
-        }
-        assert_eq!(looks.next(), Some(at(1_000)));
-        assert_eq!(looks.take_due(at(1_000)), [one]);
-        // The other one had nothing more to tell, and is forgotten.
-        assert_eq!(looks.take_due(at(1_400)), []);
-        assert_eq!(looks.next(), Some(at(2_000)));
-        assert_eq!(looks.take_due(at(2_000)), []);
-        assert_eq!(looks.next(), None);
-    }
-}
+mod tests;

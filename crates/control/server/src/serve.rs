@@ -1,6 +1,6 @@
 //! `dunlin serve`: the order in which everything is opened, started and stopped.
 use crate::bypass::QueuePort;
-use crate::control_messages::ControlMessages;
+use crate::control_messages::{self, ControlMessages};
 use crate::documents::Documents;
 use crate::health::Health;
 use crate::kubernetes::Kubernetes;
@@ -426,8 +426,8 @@ fn handed(connection: Connection) -> HandedConnection {
 
 /// Handles the messages that the data plane passes on, as long as the process runs.
 async fn handle_control_messages(messages: ControlMessages, server: Arc<Server>) {
-    if let Err(error) = messages.run(server).await {
-        tracing::error!("NOTIFY messages are not obeyed any more: {error}");
+    if let Err(error) = messages.run(control_messages::handlers(&server)).await {
+        tracing::error!("NOTIFY messages are not answered any more: {error}");
     }
 }
 

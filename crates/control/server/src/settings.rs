@@ -1,4 +1,5 @@
 //! Builds the threads' settings from a config, and keeps the state that outlives a change.
+use crate::control_messages::handled_opcodes;
 use crate::forward_table::ForwardTable;
 use answer::CookieSecret;
 use config::{Config, Denied, Diagnostic, Rate};
@@ -88,6 +89,7 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
         query: AccessList::new(&acl.query),
         recursion: AccessList::new(&acl.recursion),
         notify_from: AccessList::new(&acl.notify_from),
+        handled_opcodes: handled_opcodes(),
         silent: acl.denied == Denied::Drop,
         exempt: AccessList::of(&limits.exempt),
         clients,

@@ -11,9 +11,6 @@ pub const TYPE_NAMES: [&str; 14] = [
 /// What became of NOTIFY messages, in the order of [`AnswerCounts::notifies`].
 pub const NOTIFY_NAMES: [&str; 3] = ["accepted", "refused", "unknown_zone"];
 
-/// The index of a NOTIFY that is passed on.
-pub const NOTIFY_ACCEPTED: usize = 0;
-
 /// The index of all other types.
 pub(crate) const TYPE_OTHER: usize = TYPE_NAMES.len() - 1;
 
@@ -55,6 +52,8 @@ pub struct AnswerCounts {
     pub types: [u32; TYPE_NAMES.len()],
     /// NOTIFY messages by what became of them, in the order of [`NOTIFY_NAMES`].
     pub notifies: [u32; NOTIFY_NAMES.len()],
+    /// Messages for a handler outside the data plane: their replies are counted later.
+    pub passed_on: u32,
 }
 
 impl AnswerCounts {

@@ -12,8 +12,8 @@
 //!    exist, [`extra`] adds addresses, [`resolver`] reads the cache, which [`forwarded_response`]
 //!    fills.
 //! 6. [`reply`] composes record sets, [`finish`] adds OPT, flags and counts.
-//! 7. [`notify`] decides which NOTIFY messages a handler outside the data plane gets, [`tsig`]
-//!    completes replies to signed queries.
+//! 7. [`control`] decides which messages a handler outside the data plane gets, [`tsig`] completes
+//!    replies to signed queries.
 //! 8. [`rrl`] charges for the replies, if configured.
 //! 9. [`panicked`] answers a query after one of these steps has panicked.
 //!
@@ -29,6 +29,7 @@ mod chaos;
 mod classify;
 mod cname_chain;
 mod computed;
+mod control;
 mod cookies;
 mod counters;
 mod denial;
@@ -41,7 +42,6 @@ mod forwarded_response;
 mod hosts;
 pub mod limits;
 mod name_owner;
-mod notify;
 mod panicked;
 mod rename;
 mod reply;
@@ -54,12 +54,12 @@ mod tsig;
 
 pub use admission::{Limiter, Limits};
 pub use cached::{CachedSummary, leads_to_name, may_be_stale, mentions_name, summary};
+pub use control::{ControlAnswer, answer_control};
 pub use cookies::CookieSecret;
-pub use counters::{AnswerCounts, NOTIFY_ACCEPTED, NOTIFY_NAMES, TYPE_NAMES};
+pub use counters::{AnswerCounts, NOTIFY_NAMES, TYPE_NAMES};
 pub use forwarded_response::{
     FAILURE_LEN_MAX, ForwardedRecords, TtlLimits, failure, is_failure, relay,
 };
-pub use notify::answer_control;
 pub use panicked::{answer_panicked, cut_unsettled};
 pub use resolver::{CacheLookup, NoForwarding, Resolver, is_old};
 
@@ -105,6 +105,8 @@ pub struct Policy<'p> {
     pub recursion: Acl<'p>,
     /// Clients whose NOTIFY is obeyed (RFC 1996).
     pub notify_from: Acl<'p>,
+    /// Bit n: a handler outside the data plane decides messages of opcode n.
+    pub handled_opcodes: u16,
 }
 
 impl Policy<'_> {
@@ -129,6 +131,7 @@ impl Default for Policy<'_> {
             rewrites: Rewrites::default(),
             recursion: Acl::ALL,
             notify_from: Acl::NONE,
+            handled_opcodes: 0,
         }
     }
 }
@@ -202,7 +205,7 @@ enum Disposition<'w> {
     Chaos,
     /// A type that no record has.
     Meta,
-    /// A NOTIFY that is obeyed.
+    /// A NOTIFY that is obeyed, or another message that a handler outside the data plane decides.
     Control,
     /// A NOTIFY of a client that may not send one.
     NotifyRefused,

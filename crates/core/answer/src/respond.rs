@@ -1,6 +1,7 @@
 //! The second pass: each query is answered in place.
 use crate::classify::Classifier;
 use crate::cname_chain::CnameChain;
+use crate::control::has_handler;
 use crate::cookies::{self, CookieMemo, ReplyOptions};
 use crate::counters::{AnswerCounts, TYPE_OTHER, type_index};
 use crate::ede::Ede;
@@ -124,6 +125,11 @@ impl<'w> Responder<'_, '_, 'w> {
             Disposition::Dropped(reason) => Verdict::Drop(*reason),
             Disposition::Control => {
                 answer_counts.count_notify(disposition);
+                Verdict::Control
+            }
+            Disposition::Fault(QueryFault::Opcode) if has_handler(self.policy, query) => {
+                answer_counts.passed_on += 1;
+                *disposition = Disposition::Control;
                 Verdict::Control
             }
             _ => {

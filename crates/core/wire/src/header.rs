@@ -43,6 +43,12 @@ impl Flags {
         self.0 & (Self::QR | Self::OPCODE) == Self::NOTIFY
     }
 
+    /// The opcode (RFC 6895 §2.2), 0 to 15.
+    #[inline]
+    pub const fn opcode(self) -> u8 {
+        (self.0 >> 11) as u8 & 0xf
+    }
+
     /// The flags that an authoritative response copies from the query: opcode and RD. CD is cleared
     /// (RFC 4035 §3.1.6).
     #[inline]
@@ -133,5 +139,6 @@ mod tests {
         assert!(Flags(0x07ff).is_query() && !Flags(0x0800).is_query());
         assert!(Flags(0x27ff).is_notify() && !Flags(0xa000).is_notify());
         assert!(!Flags(0x2800).is_notify() && !Flags(0).is_notify());
+        assert_eq!([0, 0x27ff, 0xa800].map(|bits| Flags(bits).opcode()), [0, 4, 5]);
     }
 }

@@ -4,7 +4,7 @@ use crate::control::{self, ControlQueue, ControlReceiver};
 use crate::panic_report::OnPanic;
 use crate::{Forwarding, Settings};
 use answer::{
-    AnswerCounts, NOTIFY_ACCEPTED, NOTIFY_NAMES, NoForwarding, Now, Policy, Resolver, Scratch,
+    AnswerCounts, ControlAnswer, NOTIFY_NAMES, NoForwarding, Now, Policy, Resolver, Scratch,
     TYPE_NAMES,
 };
 use image::{Forwards, ZoneTable};
@@ -173,9 +173,9 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
             packets.split_mut(is_dropped).for_each(answer);
         }
         self.tap.end(packets);
-        let accepted = self.totals.notifies[NOTIFY_ACCEPTED];
+        let passed_on = self.totals.passed_on;
         self.count();
-        accepted > 0
+        passed_on > 0
     }
 
     /// Answers a packet whose upstream has answered. If that panics, it gets SERVFAIL.
@@ -193,14 +193,19 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
     }
 
     /// Answers a packet that a handler outside the data plane has decided.
-    fn answer_control(&mut self, packet: &mut Packet<'_>, rcode: Rcode, monotonic: Duration) {
+    fn answer_control(
+        &mut self,
+        packet: &mut Packet<'_>,
+        answer: ControlAnswer<&[u8]>,
+        monotonic: Duration,
+    ) {
         let answered = catch_panic(|| {
             let (now, unix) = self.now(monotonic);
             let policy = self.settings.refresh().policy();
             let packets = slice::from_mut(packet);
             self.tap.begin(packets, unix, monotonic);
             let (packet, totals) = (&mut packets[0], &mut self.totals);
-            answer::answer_control(&policy, now, &mut self.scratch, packet, rcode, totals);
+            answer::answer_control(&policy, now, &mut self.scratch, packet, answer, totals);
             self.tap.end(packets);
             self.count();
         });
@@ -226,7 +231,7 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
     /// Adds the counts of the burst, and begins new ones.
     pub(crate) fn count(&mut self) {
         let Self { totals, counters, .. } = self;
-        let AnswerCounts { rcodes, types, truncated, notifies } = &*totals;
+        let AnswerCounts { rcodes, types, truncated, notifies, passed_on: _ } = &*totals;
         let counts = rcodes.iter().chain(types).chain([truncated]).chain(notifies);
         for (index, count) in counts.enumerate().filter(|(_, count)| **count > 0) {
             counters.add(index, (*count).into());
@@ -256,8 +261,8 @@ impl<Z: ZoneTable + Send> Answerer<Z> {
     fn poll_all(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
         let Self { client, control, local } = self;
         if let Some(control) = control {
-            control.take_answers(|packet, rcode, since| {
-                local.answer_control(packet, rcode, now);
+            control.take_answers(|packet, answer, since| {
+                local.answer_control(packet, answer, now);
                 send(packet, now.saturating_sub(since));
             });
         }

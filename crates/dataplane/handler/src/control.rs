@@ -1,65 +1,112 @@
 //! Messages for a handler outside the data plane ([`Verdict::Control`]), such as NOTIFY.
 //!
 //! A ring leads from each thread to the handler and another one back; a descriptor wakes each. The
-//! thread keeps the message and where it came from; the handler decides the response code. So a
-//! slow handler delays no query, and one that never answers costs a bounded number of messages.
-use crate::limits::{CONTROL_LEN_MAX, CONTROL_PENDING_MAX, CONTROL_REPLY_ROOM};
-use packet::{DropReason, Ingress, Packet, QueryContext, Verdict};
+//! thread keeps the message and where it came from; the handler decides the response. So a slow
+//! handler delays no query, and one that never answers costs a bounded number of bytes, of which
+//! each client has a share.
+use crate::limits::{
+    CONTROL_ANSWERS_LEN_MAX, CONTROL_BYTES_MAX, CONTROL_BYTES_MIN, CONTROL_BYTES_PER_CLIENT_MAX,
+    CONTROL_HEAD_LEN, CONTROL_REPLY_ROOM,
+};
+use answer::ControlAnswer;
+use packet::{DropReason, Ingress, Packet, QueryContext, Transport, Verdict};
 use rustix::event::{EventfdFlags, eventfd};
+use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use sync::{EventReader, EventWriter, events};
 use wire::Rcode;
-
-/// Bytes of a message in the ring: its length, the number and the length of the query, the query.
-const REQUEST_LEN_MAX: usize = 3 * size_of::<u64>() + CONTROL_LEN_MAX;
-/// Bytes of an answer in the ring: its length, the number of the query, the response code.
-const ANSWER_LEN: usize = 3 * size_of::<u64>();
+use worker::{ClientIdentity, Shares};
 
 /// Identifies a message of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlId(u64);
 
+/// A message that the handler decides.
+#[derive(Clone, Copy, Debug)]
+pub struct ControlMessage<'m> {
+    /// What the answer refers to.
+    pub id: ControlId,
+    /// The client, which a proxy may have named.
+    pub client: SocketAddr,
+    /// How it came.
+    pub transport: Transport,
+    /// The message as it was received.
+    pub bytes: &'m [u8],
+}
+
 /// The handler's end of the rings of one thread.
 pub struct ControlReceiver {
     requests: EventReader,
     answers: EventWriter,
+    /// Answers for which the ring has no room yet: one for each message at most.
+    waiting: VecDeque<(ControlId, ControlAnswer<Box<[u8]>>)>,
     waker: Arc<OwnedFd>,
 }
 
 impl ControlReceiver {
     /// Passes the messages that have arrived to `show`, oldest first. Each needs one
     /// [`answer`](Self::answer).
-    pub fn drain(&mut self, mut show: impl FnMut(ControlId, &[u8])) {
-        self.requests.drain(|bytes| {
-            if let Some((number, len, rest)) = read_two(bytes)
-                && let Some(message) = rest.get(..len as usize)
-            {
-                show(ControlId(number), message);
+    pub fn drain(&mut self, mut show: impl FnMut(ControlMessage<'_>)) {
+        self.requests.drain(|event| {
+            if let Some(message) = read_message(event) {
+                show(message);
             }
         });
     }
 
-    /// Has the thread send the response with this code.
-    pub fn answer(&mut self, id: ControlId, rcode: Rcode) {
-        // There is room for all messages that the thread waits for.
-        self.answers.write([&id.0.to_ne_bytes(), &(rcode.index() as u64).to_ne_bytes()]);
-        wake(&self.waker);
+    /// Has the thread send the response: SERVFAIL instead of one above 65,535 bytes.
+    pub fn answer(&mut self, id: ControlId, answer: ControlAnswer<Box<[u8]>>) {
+        let answer = match answer {
+            ControlAnswer::Message(bytes) if bytes.len() > usize::from(u16::MAX) => {
+                ControlAnswer::Code(Rcode::ServFail)
+            }
+            answer => answer,
+        };
+        self.waiting.push_back((id, answer));
+        self.send_waiting();
+    }
+
+    /// Passes on the answers that wait for room. To be called whenever the thread wakes the handler.
+    pub fn send_waiting(&mut self) {
+        let Self { answers, waiting, waker, .. } = self;
+        if waiting.is_empty() {
+            return;
+        }
+        while let Some((id, answer)) = waiting.front() {
+            let (code, message) = match answer {
+                ControlAnswer::Code(rcode) => (rcode.index() as u64, &[][..]),
+                ControlAnswer::Message(bytes) => (MESSAGE | bytes.len() as u64, &bytes[..]),
+            };
+            if !answers.write([&id.0.to_ne_bytes(), &code.to_ne_bytes(), message]) {
+                break;
+            }
+            waiting.pop_front();
+        }
+        // Also if there was no room: the thread makes some, and wakes the handler.
+        wake(waker);
     }
 }
+
+/// In the second word of an answer: it is a message, of the length in the other bits.
+const MESSAGE: u64 = 1 << 32;
 
 /// A thread's end, with the messages that it waits for.
 pub(crate) struct ControlQueue {
     requests: EventWriter,
     answers: EventReader,
+    /// Answers that had found no room when the handler was woken for that.
+    crowded: u64,
     /// Wakes the handler.
     handler: Arc<OwnedFd>,
     /// Readable when there are answers.
     waker: Arc<OwnedFd>,
     pending: Vec<PendingMessage>,
+    /// The bytes of each client.
+    shares: Shares,
     sent: u64,
 }
 
@@ -75,30 +122,40 @@ struct PendingMessage {
 
 impl ControlQueue {
     /// A connected pair. The thread writes to `handler`, a socket or an eventfd that never blocks,
-    /// when it has passed a message on.
+    /// when it has passed a message on, or has made room for answers.
     ///
     /// # Errors
     /// The process has no file descriptor left.
     pub(crate) fn new(handler: Arc<OwnedFd>) -> io::Result<(Self, ControlReceiver)> {
         let waker = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (requests, requested) = events(CONTROL_PENDING_MAX * REQUEST_LEN_MAX);
-        let (answers, answered) = events(CONTROL_PENDING_MAX * ANSWER_LEN);
-        let receiver = ControlReceiver { requests: requested, answers, waker: waker.clone() };
-        let (pending, sent) = (Vec::new(), 0);
-        Ok((Self { requests, answers: answered, handler, waker, pending, sent }, receiver))
+        let (requests, requested) = events(CONTROL_BYTES_MAX);
+        let (answers, answered) = events(CONTROL_ANSWERS_LEN_MAX);
+        let waiting = VecDeque::new();
+        let receiver =
+            ControlReceiver { requests: requested, answers, waiting, waker: waker.clone() };
+        let (pending, shares, answers) = (Vec::new(), Shares::default(), answered);
+        let (crowded, sent) = (0, 0);
+        Ok((Self { requests, answers, crowded, handler, waker, pending, shares, sent }, receiver))
     }
 
     fn send(&mut self, packet: &Packet<'_>, since: Duration) -> bool {
+        let Packet { peer, context, origin, .. } = *packet;
         let message = packet.message();
-        if self.pending.len() == CONTROL_PENDING_MAX || message.len() > CONTROL_LEN_MAX {
+        let weight = (CONTROL_HEAD_LEN + message.len()).max(CONTROL_BYTES_MIN);
+        let client = ClientIdentity::at(context.client.ip());
+        if self.shares.weight() + weight > CONTROL_BYTES_MAX
+            || self.shares.weight_of(client) + weight > CONTROL_BYTES_PER_CLIENT_MAX
+        {
             return false;
         }
-        let Packet { peer, context, origin, .. } = *packet;
         self.sent += 1;
-        let (id, len) = (self.sent, message.len() as u64);
-        let is_sent = self.requests.write([&id.to_ne_bytes(), &len.to_ne_bytes(), message]);
+        let id = self.sent;
+        let (address, place) = message_head(&context, message.len());
+        // There is room for all messages that the thread waits for.
+        let is_sent = self.requests.write([&id.to_ne_bytes(), &place, &address, message]);
         if is_sent {
             let message = message.into();
+            self.shares.put(id, client, weight, since);
             self.pending.push(PendingMessage { id, peer, context, origin, message, since });
             wake(&self.handler);
         }
@@ -106,26 +163,34 @@ impl ControlQueue {
     }
 
     /// Passes each message that the handler has decided to `answer`, as it was received, with the
-    /// response code and its time.
+    /// decision and its time.
     pub(crate) fn take_answers(
         &mut self,
-        mut answer: impl FnMut(&mut Packet<'_>, Rcode, Duration),
+        mut answer: impl FnMut(&mut Packet<'_>, ControlAnswer<&[u8]>, Duration),
     ) {
         // Not readable any more, before the ring is read.
         let _ = rustix::io::read(&self.waker, &mut [0; 8]);
-        let Self { answers, pending, .. } = self;
-        answers.drain(|bytes| {
-            let Some((id, index, _)) = read_two(bytes) else { return };
+        let Self { answers, pending, shares, .. } = self;
+        answers.drain(|event| {
+            let Some((id, decision)) = read_answer(event) else { return };
             let Some(at) = pending.iter().position(|message| message.id == id) else { return };
             let PendingMessage { peer, context, origin, message, since, .. } =
                 pending.swap_remove(at);
-            let mut buf = vec![0; message.len() + CONTROL_REPLY_ROOM];
+            shares.take(id);
+            let answer_len = match decision {
+                ControlAnswer::Code(_) => 0,
+                ControlAnswer::Message(bytes) => bytes.len(),
+            };
+            let mut buf = vec![0; answer_len.max(message.len() + CONTROL_REPLY_ROOM)];
             buf[..message.len()].copy_from_slice(&message);
             let mut packet = Packet::new(&mut buf, message.len(), peer, context.transport);
             (packet.context, packet.origin) = (context, origin);
-            let rcode = Rcode::ALL.get(index as usize).copied().unwrap_or(Rcode::ServFail);
-            answer(&mut packet, rcode, since);
+            answer(&mut packet, decision, since);
         });
+        let crowded = self.answers.lost();
+        if std::mem::replace(&mut self.crowded, crowded) != crowded {
+            wake(&self.handler);
+        }
     }
 
     /// Whether any message is not answered yet.
@@ -156,6 +221,38 @@ impl AsFd for ControlQueue {
     }
 }
 
+/// The address of the client; the length of the message, its port and the transport.
+fn message_head(context: &QueryContext, len: usize) -> ([u8; 16], [u8; 8]) {
+    let address = match context.client.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    let is_stream = u64::from(context.transport == Transport::Stream);
+    let place = len as u64 | u64::from(context.client.port()) << 32 | is_stream << 48;
+    (address.octets(), place.to_ne_bytes())
+}
+
+/// A message in its event.
+fn read_message(event: &[u8]) -> Option<ControlMessage<'_>> {
+    let (id, place, rest) = read_two(event)?;
+    let (address, rest) = rest.split_first_chunk::<16>()?;
+    let client = (Ipv6Addr::from(*address).to_canonical(), (place >> 32) as u16).into();
+    let transport = if place >> 48 == 1 { Transport::Stream } else { Transport::Datagram };
+    let bytes = rest.get(..place as u32 as usize)?;
+    Some(ControlMessage { id: ControlId(id), client, transport, bytes })
+}
+
+/// The number of a message, and the decision in an event.
+fn read_answer(event: &[u8]) -> Option<(u64, ControlAnswer<&[u8]>)> {
+    let (id, code, rest) = read_two(event)?;
+    let decision = if code & MESSAGE == 0 {
+        ControlAnswer::Code(Rcode::ALL.get(code as usize).copied().unwrap_or(Rcode::ServFail))
+    } else {
+        ControlAnswer::Message(rest.get(..code as u32 as usize)?)
+    };
+    Some((id, decision))
+}
+
 /// The first two numbers of an event, and the rest.
 fn read_two(bytes: &[u8]) -> Option<(u64, u64, &[u8])> {
     let (first, rest) = bytes.split_first_chunk()?;
@@ -169,82 +266,4 @@ fn wake(waker: impl AsFd) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use packet::Transport;
-
-    fn pair() -> (ControlQueue, ControlReceiver) {
-        let handler = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an fd");
-        ControlQueue::new(Arc::new(handler)).expect("an fd")
-    }
-
-    /// Passes a message on from this port; returns the verdict.
-    fn pass(queue: Option<&mut ControlQueue>, message: &[u8], port: u16) -> Verdict {
-        let mut buf = message.to_vec();
-        let peer = SocketAddr::from(([192, 0, 2, 1], port));
-        let mut packet = Packet::new(&mut buf, message.len(), peer, Transport::Stream);
-        (packet.verdict, packet.origin.place) = (Verdict::Control, port.into());
-        pass_on(queue, std::slice::from_mut(&mut packet), Duration::from_secs(7));
-        packet.verdict
-    }
-
-    /// The ports, messages and codes of the answers.
-    fn answers(queue: &mut ControlQueue) -> Vec<(u16, Vec<u8>, Rcode)> {
-        let mut answers = Vec::new();
-        queue.take_answers(|packet, rcode, since| {
-            assert_eq!(
-                (packet.context.transport, since),
-                (Transport::Stream, Duration::from_secs(7))
-            );
-            assert_eq!(packet.origin.place, u64::from(packet.peer.port()));
-            answers.push((packet.peer.port(), packet.message().to_vec(), rcode));
-        });
-        answers
-    }
-
-    #[test]
-    fn answer_goes_to_the_message_it_is_about_once() {
-        let (mut queue, mut receiver) = pair();
-        for (port, text) in [(1, "first"), (2, "second"), (3, "third")] {
-            assert_eq!(pass(Some(&mut queue), text.as_bytes(), port), Verdict::Control);
-        }
-        let mut seen = Vec::new();
-        receiver.drain(|id, message| seen.push((id, message.to_vec())));
-        assert_eq!(seen[1].1, b"second");
-        receiver.answer(seen[1].0, Rcode::Refused);
-        receiver.answer(seen[1].0, Rcode::NoError);
-        receiver.answer(ControlId(99), Rcode::NoError);
-        assert_eq!(answers(&mut queue), [(2, b"second".to_vec(), Rcode::Refused)]);
-        assert!(queue.has_pending());
-        for (id, _) in [&seen[2], &seen[0]] {
-            receiver.answer(*id, Rcode::NotAuth);
-        }
-        let ports = answers(&mut queue).into_iter().map(|(port, ..)| port);
-        assert_eq!(ports.collect::<Vec<_>>(), [3, 1]);
-        assert!(!queue.has_pending());
-    }
-
-    #[test]
-    fn message_without_room_or_handler_is_dropped() {
-        let (mut queue, mut receiver) = pair();
-        let full = Verdict::Drop(DropReason::ControlFull);
-        assert_eq!(pass(None, b"a message", 1), full);
-        let longest = [7; CONTROL_LEN_MAX];
-        assert_eq!(pass(Some(&mut queue), &[7; CONTROL_LEN_MAX + 1], 1), full);
-        for _ in 0..3 {
-            for port in 0..CONTROL_PENDING_MAX as u16 {
-                assert_eq!(pass(Some(&mut queue), &longest, port), Verdict::Control);
-            }
-            assert_eq!(pass(Some(&mut queue), b"a message", 1), full);
-            let mut ids = Vec::new();
-            receiver.drain(|id, message| {
-                assert_eq!(message, longest);
-                ids.push(id);
-            });
-            // A message that the handler has, but has not answered, counts.
-            assert_eq!(pass(Some(&mut queue), b"a message", 1), full);
-            ids.into_iter().for_each(|id| receiver.answer(id, Rcode::NoError));
-            assert_eq!(answers(&mut queue).len(), CONTROL_PENDING_MAX);
-        }
-    }
-}
+mod tests;

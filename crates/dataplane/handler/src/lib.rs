@@ -13,8 +13,9 @@ mod panics;
 mod settings;
 
 pub use access_list::AccessList;
+pub use answer::ControlAnswer;
 pub use answerer::{Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, PANICS, TRUNCATED};
-pub use control::{ControlId, ControlReceiver};
+pub use control::{ControlId, ControlMessage, ControlReceiver};
 pub use forwarding::Forwarding;
 pub use panic_report::{OnPanic, QueryPanic};
 pub use settings::{DebtTable, RateLimit, Settings};

@@ -1,12 +1,22 @@
 //! Every maximum of this crate.
 
-/// Messages of one thread that a handler outside the data plane has not answered. More are dropped
-/// as [`ControlFull`](packet::DropReason::ControlFull).
-pub const CONTROL_PENDING_MAX: usize = 64;
+/// Bytes of the messages of one thread that a handler outside the data plane has not answered. What
+/// exceeds it is dropped as [`ControlFull`](packet::DropReason::ControlFull).
+pub const CONTROL_BYTES_MAX: usize = 512 << 10;
 
-/// Bytes of the longest message for such a handler: a NOTIFY with the longest names, OPT and a
-/// record of the zone. Longer ones are dropped for the same reason.
-pub const CONTROL_LEN_MAX: usize = 4_096;
+/// Bytes of those of one IPv4 address or IPv6 /64, so that others have room: three of the longest
+/// messages, or [`BURST_MAX`](packet::BURST_MAX) short ones.
+pub const CONTROL_BYTES_PER_CLIENT_MAX: usize = CONTROL_BYTES_MAX / 2;
+
+/// Bytes that each such message counts for at least.
+pub const CONTROL_BYTES_MIN: usize = 4_096;
+
+/// Bytes that it takes beside its own.
+pub const CONTROL_HEAD_LEN: usize = 48;
+
+/// Bytes of the answers of a handler that wait for the thread: room for the longest. Others wait
+/// outside the data plane.
+pub const CONTROL_ANSWERS_LEN_MAX: usize = 128 << 10;
 
 /// Bytes of room behind such a message for the OPT record of its response.
 pub const CONTROL_REPLY_ROOM: usize = 1_024;

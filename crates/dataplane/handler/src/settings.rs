@@ -45,6 +45,8 @@ pub struct Settings {
     pub recursion: AccessList,
     /// Clients whose NOTIFY is obeyed.
     pub notify_from: AccessList,
+    /// Bit n: a handler outside the data plane decides messages of opcode n.
+    pub handled_opcodes: u16,
     /// Whether queries of clients that may not query are dropped instead of refused.
     pub silent: bool,
     /// Clients that no rate limit concerns.
@@ -104,6 +106,7 @@ impl Settings {
             rewrites: Rewrites::new(&self.rewrites),
             recursion: self.recursion.acl(),
             notify_from: self.notify_from.acl(),
+            handled_opcodes: self.handled_opcodes,
         }
     }
 }

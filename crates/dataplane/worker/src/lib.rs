@@ -13,7 +13,10 @@ mod workers;
 
 pub use counters::{COUNTERS, LatencyHistogram, ThreadPulse, WorkerTotals};
 pub use panics::catch_panic;
-pub use stream::{Connections, Ending, HandedConnection, IsProxy, StreamLimits, Streams, listen};
+pub use stream::{
+    ClientIdentity, Connections, Ending, HandedConnection, IsProxy, Shares, StreamLimits, Streams,
+    listen,
+};
 pub use thread::{FailureCause, OnFailure, StopHook, ThreadFailure};
 pub use worker::Worker;
 pub use workers::{WorkerSetup, Workers};

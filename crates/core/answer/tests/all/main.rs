@@ -13,12 +13,12 @@ mod world;
 mod zones;
 
 mod computed;
+mod control;
 mod corpus;
 mod elsewhere;
 mod limits;
 mod messages;
 mod names;
-mod notify;
 mod scenarios;
 mod short_way;
 mod signed;

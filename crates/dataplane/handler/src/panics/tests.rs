@@ -66,6 +66,7 @@ fn settings(replies: Option<RateLimit>) -> Settings {
         query: all(),
         recursion: all(),
         notify_from: AccessList::default(),
+        handled_opcodes: 0,
         silent: false,
         exempt: AccessList::default(),
         clients: None,

@@ -10,6 +10,7 @@ mod listen;
 mod responder;
 mod serve;
 
+pub use client_shares::{ClientIdentity, Shares};
 pub use ending::{Connections, Ending};
 pub use listen::listen;
 
@@ -21,7 +22,6 @@ use crate::limits::{
     STREAM_MEMORY_MAX, STREAM_QUERY_MAX, STREAM_REPLY_MAX, STREAM_THREADS_MAX,
 };
 use crate::thread::{OnFailure, spawn};
-use client_shares::ClientIdentity;
 use commands::{CommandQueue, LeaveReason, StreamCommand};
 use connection_table::{ConnectionTable, thread_of};
 use ending::CONNECTION_COUNTERS;

@@ -1,8 +1,10 @@
-//! NOTIFY (RFC 1996): which messages are passed on, and how the others are answered.
+//! NOTIFY (RFC 1996) and other opcodes: which messages are passed on, how the others are answered,
+//! and how what a handler decided is sent.
 
 use crate::small_zone::{name, zones};
 use answer::{
-    AnswerCounts, Limits, NOTIFY_NAMES, NoForwarding, Now, Policy, Scratch, answer_control, batch,
+    AnswerCounts, ControlAnswer, Limits, NOTIFY_NAMES, NoForwarding, Now, Policy, Scratch,
+    answer_control, batch,
 };
 use limit::{Acl, AclRule};
 use packet::{DropReason, Packet, Transport, Verdict};
@@ -103,10 +105,73 @@ fn response_has_the_code_of_the_handler_the_question_and_opt() {
         let mut packet = Packet::new(&mut buf, message.len(), peer, Transport::Datagram);
         let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
         let policy = Policy::default();
-        answer_control(&policy, NOW, &mut scratch, &mut packet, rcode, &mut counts);
+        let answer = ControlAnswer::Code(rcode);
+        answer_control(&policy, NOW, &mut scratch, &mut packet, answer, &mut counts);
         let mut expected = message;
         expected[2..4].copy_from_slice(&flags);
         assert_eq!((packet.verdict, packet.message()), (Verdict::Reply, &expected[..]));
         assert_eq!(counts.rcodes[rcode.index()], 1);
+    }
+}
+
+/// A message with this opcode, and a record behind the question.
+fn message(opcode: u8) -> Vec<u8> {
+    let mut message = notify("example.org.", 6, 1, OPT);
+    message[2] = opcode << 3;
+    message
+}
+
+#[test]
+fn opcode_with_a_handler_is_passed_on_unchanged_and_every_other_is_answered_as_before() {
+    let policy = Policy { handled_opcodes: 1 << 5, ..Policy::default() };
+    for opcode in (1..16).filter(|opcode| *opcode != 4) {
+        let message = message(opcode);
+        let (verdict, bytes, counts) = send(&policy, &message, "192.0.2.1");
+        let before = send(&Policy::default(), &message, "192.0.2.1");
+        assert_eq!((before.0, before.1[3] & 0xf), (Verdict::Reply, Rcode::NotImp as u8));
+        if opcode == 5 {
+            assert_eq!((verdict, &bytes), (Verdict::Control, &message));
+            assert_eq!((counts.passed_on, counts.rcodes), (1, [0; Rcode::ALL.len()]));
+        } else {
+            assert_eq!((verdict, bytes, counts), before, "opcode {opcode}");
+        }
+    }
+}
+
+#[test]
+fn answer_of_a_handler_is_sent_whole_or_truncated() {
+    let asked = message(5);
+    let answer = |rcode: u8, len: usize| {
+        let mut answer = asked.clone();
+        answer[2..4].copy_from_slice(&[0xa8, rcode]);
+        answer.resize(len, 7);
+        answer
+    };
+    let send = |transport, bytes: &[u8]| {
+        let mut buf = asked.clone();
+        buf.resize(asked.len().max(bytes.len()) + 100, 0xee);
+        let peer = "192.0.2.1:5353".parse().unwrap();
+        let mut packet = Packet::new(&mut buf, asked.len(), peer, transport);
+        let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
+        let (policy, answer) = (Policy::default(), ControlAnswer::Message(bytes));
+        answer_control(&policy, NOW, &mut scratch, &mut packet, answer, &mut counts);
+        assert_eq!(packet.verdict, Verdict::Reply);
+        assert_eq!(counts.rcodes.iter().sum::<u32>(), 1);
+        assert_eq!(counts.rcodes[usize::from(packet.buf[3] & 0xf)], 1);
+        packet.message().to_vec()
+    };
+    let longest = answer(5, 65_535);
+    assert_eq!(send(Transport::Stream, &longest), longest);
+    // The client's OPT has 1232 bytes.
+    let fits = answer(0, 1_232);
+    assert_eq!(send(Transport::Datagram, &fits), fits);
+    let cut = send(Transport::Datagram, &answer(5, 1_233));
+    assert_eq!((&cut[..4], cut.len()), (&[0x12, 0x34, 0xaa, 5][..], 12 + OPT.len()));
+    // A defect of the handler.
+    let mut other = answer(0, 40);
+    other[1] ^= 1;
+    for defect in [other, answer(0, 11), answer(15, 40), asked.clone()] {
+        let told = send(Transport::Stream, &defect);
+        assert_eq!(&told[..4], [0x12, 0x34, 0xa8, 2], "SERVFAIL");
     }
 }

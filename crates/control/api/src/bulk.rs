@@ -6,6 +6,7 @@ use crate::description::{ReadCondition, Refusals, ZonePath};
 use crate::limits::EXPORTS_MAX;
 use crate::principal::Verb;
 use crate::problem::Problem;
+use crate::quota::Permit;
 use crate::state::ApiState;
 use crate::stream::{ChunkWriter, StreamedResponse};
 use crate::text::{read_name, write_set};
@@ -18,6 +19,7 @@ use std::fmt::Write;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use tokio::sync::OwnedSemaphorePermit;
 use wire::NameBuf;
 
 /// The media type of NDJSON.
@@ -116,6 +118,21 @@ fn write_zone(
     })
 }
 
+/// One of the exports and dumps that may be in progress, in all and of the caller.
+///
+/// # Errors
+/// There are too many.
+pub fn begin_export(
+    state: &ApiState,
+    caller: &Caller,
+) -> Result<(OwnedSemaphorePermit, Permit), Problem> {
+    let permit = caller.begin_export(state)?;
+    let turn = Arc::clone(&state.exports).try_acquire_owned().map_err(|_| {
+        Problem::later("busy", format!("{EXPORTS_MAX} exports are in progress: try again later"))
+    })?;
+    Ok((turn, permit))
+}
+
 /// All record sets of a zone that the caller may read, streamed from one snapshot. The field
 /// `Dunlin-Revision`, the entity tag and the first line of a zone file contain the revision of the
 /// zone. Zones that are not in the store have no revision.
@@ -147,14 +164,11 @@ pub async fn export(
         let detail = format!("there are {NDJSON} and {ZONE_FILE}");
         Problem::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail)
     })?;
-    let permit = caller.begin_export(&state)?;
-    let turn = Arc::clone(&state.exports).try_acquire_owned().map_err(|_| {
-        Problem::later("busy", format!("{EXPORTS_MAX} exports are in progress: try again later"))
-    })?;
+    let turn = begin_export(&state, &caller)?;
     let records = state.records()?.clone();
     let write =
         move |pieces: &mut ChunkWriter| write_zone(&records, &caller, (&zone, form), pieces);
-    let streamed = StreamedResponse::start((turn, permit), write).await?;
+    let streamed = StreamedResponse::start(turn, write).await?;
     let revision = streamed.revision;
     let mut response = match is_known(&headers, revision) {
         true => StatusCode::NOT_MODIFIED.into_response(),

@@ -16,6 +16,7 @@ mod counters;
 mod credentials;
 mod cursor;
 mod description;
+mod dump;
 mod endpoints;
 mod failed_logins;
 mod fleet;
@@ -49,6 +50,7 @@ pub use counters::ApiCounters;
 pub use credentials::{
     CredentialFile, Credentials, NewCredential, TOKEN_PREFIX, TokenRefused, check_document,
 };
+pub use dump::ZoneText;
 pub use members::{MemberBody, MinUpBody, ValueBody};
 pub use principal::{Grant, Pattern, Principal, Verb};
 pub use routes::openapi;

@@ -4,7 +4,8 @@ use crate::description::{Description, describe_tags};
 use crate::problem::Problem;
 use crate::state::{Api, ApiState};
 use crate::{
-    bulk, checks, endpoints, fleet, import, journal, manage, operate, revert, sets, snapshot, zones,
+    bulk, checks, dump, endpoints, fleet, import, journal, manage, operate, revert, sets, snapshot,
+    zones,
 };
 use axum::Router;
 use axum::routing::get;
@@ -21,6 +22,7 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(sets::list_sets, sets::patch_sets))
         .routes(routes!(sets::get_set, sets::put_set, sets::delete_set))
         .routes(routes!(bulk::export))
+        .routes(routes!(dump::dump))
         .routes(routes!(import::import))
         .routes(routes!(journal::list_journal))
         .routes(routes!(revert::revert))

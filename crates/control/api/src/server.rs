@@ -178,7 +178,7 @@ async fn refuse_plain_http(mut stream: TcpStream) {
 }
 
 /// Serves the requests of a connection, one after the other.
-async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(
+pub(crate) async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     peer: Peer,
     router: Router,

@@ -9,6 +9,7 @@ use crate::limits::{
 use crate::problem::{Problem, plainly};
 use crate::quota::Quota;
 use crate::rate_limiter::RateLimiter;
+use compile::Zone;
 use health::HealthService;
 use records::{RecordService, Refused};
 use std::future::Future;
@@ -17,6 +18,7 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
+use wire::Name;
 use zone_manager::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
@@ -31,6 +33,9 @@ pub type ControlFuture<'s, T> = Pin<Box<dyn Future<Output = T> + Send + 's>>;
 pub trait ServerControl: Send + Sync + 'static {
     /// Gathers the status. May block.
     fn status(&self) -> Status;
+
+    /// The zone of this origin, as it is served now. May not block.
+    fn served_zone(&self, origin: Name<'_>) -> Option<Arc<Zone>>;
 
     /// Runs a command on the threads that answer queries, and waits for them.
     fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>>;

@@ -7,6 +7,7 @@ use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use zone_manager::command::{
@@ -73,6 +74,17 @@ impl LocalClient {
         let mut request = ApiRequest::new(Method::POST, "/v1/accept".into());
         request.body = Some(body);
         read_field(self.0.request_within(API_SLOW_TIME_MAX, request)?.body, "accepted")
+    }
+
+    /// Writes a zone as it is served to `out`; calls `each` with the length of each frame.
+    pub fn dump(
+        &self,
+        zone: &str,
+        out: &mut dyn Write,
+        each: impl FnMut(usize),
+    ) -> CommandResult<()> {
+        let path = format!("/v1/zones/{}/dump", path_segment(zone));
+        self.0.download(path, "text/dns", out, each).map(drop)
     }
 
     /// The cached answers of a name in each thread.

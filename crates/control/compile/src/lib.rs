@@ -19,6 +19,7 @@ mod problem;
 #[cfg(test)]
 mod tests;
 mod vector;
+mod walk;
 mod zone;
 
 pub use chosen::{Chooser, ChosenRecords, LeafIndex};
@@ -29,4 +30,5 @@ pub use loader::Loader;
 pub use names::{Names, sort_key};
 pub use ordered::OrderedLoader;
 pub use problem::ZoneProblem;
+pub use walk::{RecordWalk, WalkedRecord};
 pub use zone::{SetChange, Zone};

@@ -124,7 +124,7 @@ impl ControlMessages {
 
 /// Gives a message to its handler. The message always gets an answer, or a thread would keep it.
 fn decide(handlers: &Handlers, message: ReceivedMessage) -> impl Future<Output = Decision> + use<> {
-    let client = message.client;
+    let (client, transport) = (message.client, message.transport);
     let opcode = message.bytes.get(2).map_or(0, |byte| byte >> 3 & 0xf);
     let handler = handlers.iter().find(|(known, _)| *known == opcode);
     let handling = handler.map(|(_, handler)| Arc::clone(handler).handle(message));
@@ -136,11 +136,13 @@ fn decide(handlers: &Handlers, message: ReceivedMessage) -> impl Future<Output =
         match timeout(CONTROL_TIME_MAX, task).await {
             Ok(Ok(decision)) => return decision,
             Ok(Err(error)) => {
-                tracing::error!(%client, opcode, "a message is answered SERVFAIL: {error}");
+                let what = "a message is answered SERVFAIL, because its handler panicked, a defect";
+                tracing::error!(%client, ?transport, opcode, "{what}: {error}");
             }
             Err(_) => {
                 end.abort();
-                tracing::warn!(%client, opcode, "a message is answered SERVFAIL: it took too long");
+                let what = "a message is answered SERVFAIL: its handler took too long";
+                tracing::warn!(%client, ?transport, opcode, limit = ?CONTROL_TIME_MAX, "{what}");
             }
         }
         Decision::Code(Rcode::ServFail)

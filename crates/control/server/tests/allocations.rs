@@ -1,12 +1,13 @@
-//! A burst of queries allocates nothing, from the snapshot's reader to the reply.
+//! A burst of queries allocates nothing, from the snapshot's reader to the reply; a dump of a large
+//! zone holds little.
 use test_support::counting;
 use test_support::wait::until_eq;
 
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
-use compile::Image;
-use counting::calls;
+use compile::{Image, Loader};
+use counting::{calls, most_held};
 use handler::{Answerer, FIRST_TYPE, TRUNCATED};
 use image::{HASH_KEY_WORDS, HashKey};
 use packet::{BURST_MAX, Packet, Transport, Verdict};
@@ -166,4 +167,36 @@ fn burst(test: &str, config: &str) {
     let by_rcode: u64 = counts[..FIRST_TYPE].iter().sum();
     let by_type: u64 = counts[FIRST_TYPE..TRUNCATED].iter().sum();
     assert_eq!([by_rcode, by_type], [replies as u64; 2], "each reply is counted once");
+}
+
+/// A million records, in text of 55 MB.
+#[test]
+fn dump_of_a_million_records_holds_two_pieces() {
+    let name = |text: &str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
+    let (origin, records) = (name("example."), 1_000_000);
+    let key = Arc::new(HashKey::new(std::array::from_fn::<_, HASH_KEY_WORDS, _>(|n| n as u64 + 1)));
+    let mut loader = Loader::new(key, origin.as_name(), None);
+    let soa = [&[0, 0][..], &[0; 20]].concat();
+    for (rtype, data) in [(Rtype::SOA, &soa[..]), (Rtype::NS, &[0])] {
+        loader.add(origin.as_name(), rtype, 60, data, 0).expect("a record");
+    }
+    for number in 0..records / 200 {
+        let owner = name(&format!("host-{number}.a-name-of-usual-length.example."));
+        for host in 0..200 {
+            let data = [192, 0, 2, host];
+            loader.add(owner.as_name(), Rtype::A, 60, &data, 0).expect("a record");
+        }
+    }
+    let zone = Arc::new(loader.finish().unwrap_or_else(|problem| panic!("{problem:?}")));
+    let (mut bytes, mut lines) = (0, 0);
+    let held = most_held(|| {
+        for piece in api::ZoneText::new(Arc::clone(&zone)) {
+            bytes += piece.len();
+            lines += piece.iter().filter(|byte| **byte == b'\n').count();
+        }
+    });
+    // With a comment, the SOA and NS.
+    assert_eq!(lines, records + 3);
+    let most = 2 * (api::limits::DUMP_PIECE_LEN + 1_024);
+    assert!(held <= most && bytes > 100 * most, "{held} of {bytes} bytes were held");
 }

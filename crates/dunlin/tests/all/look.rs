@@ -42,6 +42,10 @@ impl ServerControl for TestServer {
         Status { faults: find_faults(&status), ..status }
     }
 
+    fn served_zone(&self, _: wire::Name<'_>) -> Option<Arc<compile::Zone>> {
+        unreachable!("only the status is requested")
+    }
+
     fn command(&self, _: ServerCommand) -> ControlFuture<'_, Result<CommandOutcome, String>> {
         unreachable!("only the status is requested")
     }

@@ -107,6 +107,13 @@ fn zone_cut_off_by_its_writer_is_held_until_accepted() {
     assert_eq!(line["level"], "WARN");
     assert_eq!((&line["names_served"], &line["names_in_file"]), (&2_002.into(), &801.into()));
     assert!(holds(&served.ask("n1999.a.test"), &[10, 1, 7, 249]));
+    let dumped = dunlin(&served, &["zones", "dump", "a.test"]);
+    let dumped = String::from_utf8(dumped.stdout).expect("text");
+    assert!(dumped.starts_with("; a.test. as served, serial 1\na.test. 60 IN SOA "), "{dumped}");
+    assert!(dumped.contains("\nn1999.a.test. 60 IN A 10.1.7.249\n"), "what is served, not the file");
+    assert_eq!(dumped.lines().count(), 1 + 3 + NAMES);
+    let refused = dunlin(&served, &["zones", "dump", "b.test"]);
+    assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0), "{}", told(&refused));
     let status = dunlin(&served, &["status"]);
     assert_eq!(status.status.code(), Some(1));
     let shown = told(&status);

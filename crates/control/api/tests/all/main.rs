@@ -3,6 +3,7 @@ mod bulk;
 mod conditions;
 mod defects;
 mod described;
+mod dump;
 mod fuzzed;
 mod grants;
 mod history;

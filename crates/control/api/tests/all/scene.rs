@@ -35,8 +35,8 @@ pub fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name")
 }
 
-/// A server with credentials.
-struct Fake(Arc<Credentials>);
+/// A server with credentials and zones.
+struct Fake(Arc<Credentials>, ZonePublisher);
 
 impl ServerControl for Fake {
     fn status(&self) -> Status {
@@ -47,6 +47,10 @@ impl ServerControl for Fake {
             upstreams: vec![UpstreamStatus { server, ..UpstreamStatus::default() }],
             ..Status::default()
         }
+    }
+
+    fn served_zone(&self, origin: Name<'_>) -> Option<Arc<compile::Zone>> {
+        self.1.image().zone(origin).cloned()
     }
 
     fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>> {
@@ -243,7 +247,7 @@ impl Scene {
             health: Some(prober(&control, &folder)),
             records: Some(Arc::clone(&opened)),
             credentials: Arc::clone(&credentials),
-            operator: Arc::new(Fake(Arc::clone(&credentials))),
+            operator: Arc::new(Fake(Arc::clone(&credentials), control.clone())),
             counters: Arc::clone(&counters),
             requests_per_second,
             spool: folder.clone(),

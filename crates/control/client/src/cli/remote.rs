@@ -1,5 +1,5 @@
 //! The commands that use the REST API.
-use crate::cli::{AdminServer, Output};
+use crate::cli::{AdminServer, LocalServer, Output};
 use clap::{Args, Subcommand, ValueEnum};
 use records::snapshot;
 use std::path::PathBuf;
@@ -165,6 +165,12 @@ pub enum ZonesCommand {
         dunlin zones accept /etc/dunlin/hosts\n  \
         dunlin zones accept --all -o json")]
     Accept(AcceptZone),
+    /// Write a zone as it is served now to standard output, as a zone file.
+    ///
+    /// It may be a zone of a file, of the store, of a cluster, or built in. Of record sets with
+    /// checks it has the members that are answered. The command uses the local admin socket.
+    #[command(after_help = "Example:\n  dunlin zones dump example.org > example.org.zone")]
+    Dump(DumpZone),
     /// Write all zones of the store into a file, as of one moment.
     ///
     /// The server answers and accepts writes meanwhile. The command needs a grant to read all
@@ -247,6 +253,15 @@ pub struct OneZone {
     pub zone: String,
     #[command(flatten)]
     pub server: Api,
+}
+
+#[derive(Args, Debug)]
+pub struct DumpZone {
+    /// Zone name.
+    #[arg(value_name = "ZONE")]
+    pub zone: String,
+    #[command(flatten)]
+    pub local: LocalServer,
 }
 
 #[derive(Args, Debug)]

@@ -1,7 +1,8 @@
 //! `dunlin zones`: lists, creates, deletes and accepts zones.
 use super::client::{ApiClient, ApiRequest, ApiResponse, CommandResult, path_segment};
-use super::{all_zones, condition, confirm, query, snapshot, write_json};
+use super::{all_zones, byte_bar, condition, confirm, query, snapshot, write_json};
 use crate::cli::{self, Api, CreateZone, Output, ZonesCommand};
+use crate::local::LocalClient;
 use command_line::{Side, align, count, plain, plural};
 use hyper::Method;
 use serde_json::{Value, json};
@@ -53,6 +54,13 @@ pub fn run(command: &cli::Zones) -> CommandResult<ExitCode> {
             write(&one.server, request, "deleted")?;
         }
         ZonesCommand::Accept(accept) => return crate::accept::run(accept),
+        ZonesCommand::Dump(dump) => {
+            let bar = byte_bar(None);
+            let each = |len| bar.inc(len as u64);
+            let mut out = io::stdout().lock();
+            LocalClient::new(&dump.local)?.dump(&dump.zone, &mut out, each)?;
+            bar.finish_and_clear();
+        }
         ZonesCommand::Snapshot(take) => snapshot::take(take)?,
         ZonesCommand::Restore(restore) => snapshot::restore(restore)?,
         ZonesCommand::Salvage(salvage) => snapshot::salvage(salvage)?,

@@ -2,12 +2,14 @@
 use super::{ENDING, STARTING, Server, lock};
 use admin::{Connection, NewProcess, SharedSocket};
 use api::{ControlFuture, LocalApi, TokenRefused};
+use compile::Zone;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::net::UnixStream;
+use wire::Name;
 use worker::HandedConnection;
 use zone_manager::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
@@ -18,6 +20,10 @@ use zone_manager::status::{ServerState, Status};
 impl api::ServerControl for Server {
     fn status(&self) -> Status {
         Self::status(self)
+    }
+
+    fn served_zone(&self, origin: Name<'_>) -> Option<Arc<Zone>> {
+        self.control.image().zone(origin).cloned()
     }
 
     fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>> {

@@ -80,12 +80,12 @@ pub const SNAPSHOT_LEN_MAX: u64 = 64 << 30;
 pub const SNAPSHOT_PIECE_LEN: usize = 256 << 10;
 /// Chunks of a snapshot or an export that wait for the client.
 pub const SNAPSHOT_PIECES_MAX: usize = 4;
-/// Bytes of a piece of a zone that is dumped, and one record: a connection holds a few of them.
+/// Bytes of a piece of a zone that is dumped, beside its last record. A connection holds a few.
 pub const DUMP_PIECE_LEN: usize = 64 << 10;
 /// Maximum time of an export or a snapshot. Meanwhile the store cannot reuse overwritten pages.
 pub const STREAM_TIME_MAX: Duration = Duration::from_secs(300);
-/// Exports and dumps in progress, until their responses are read. Each uses a thread that waits for the
-/// store, and 1.5 MiB.
+/// Exports and dumps in progress, until their responses are read. An export uses a thread that
+/// waits for the store, and 1.5 MiB.
 pub const EXPORTS_MAX: usize = 16;
 /// Exports and dumps of one principal, so that its slow clients leave some to others.
 pub const EXPORTS_PER_PRINCIPAL_MAX: usize = 4;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use wire::Rtype;
 
 /// A place in a zone. It holds the zone, of which newer versions are served meanwhile, and copies
-/// nothing of it: whoever sends the records asks for those of the next message once that has room.
+/// nothing of it: the sender asks for the records of the next message once that has room.
 pub struct RecordWalk {
     zone: Arc<Zone>,
     /// 0: the names; 1: the hashed names of NSEC3.

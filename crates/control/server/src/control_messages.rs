@@ -17,9 +17,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use wire::Rcode;
 
-/// The handlers: an opcode (RFC 6895 §2.2), and what creates its handler.
-const HANDLERS: [(u8, fn(&Arc<Server>) -> Arc<dyn MessageHandler>); 1] =
-    [(notify::OPCODE, notify::start)];
+/// Each opcode (RFC 6895 §2.2) that has a handler, and what creates it.
+const HANDLERS: [(u8, CreateHandler); 1] = [(notify::OPCODE, notify::create)];
+
+type CreateHandler = fn(&Arc<Server>) -> Arc<dyn MessageHandler>;
 
 /// Bit n: opcode n has a handler.
 pub fn handled_opcodes() -> u16 {
@@ -28,7 +29,7 @@ pub fn handled_opcodes() -> u16 {
 
 /// The handlers of a server.
 pub fn handlers(server: &Arc<Server>) -> Handlers {
-    HANDLERS.iter().map(|(opcode, start)| (*opcode, start(server))).collect()
+    HANDLERS.iter().map(|(opcode, create)| (*opcode, create(server))).collect()
 }
 
 /// Handlers with their opcodes.

@@ -47,8 +47,8 @@ pub const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub const PANIC_TEXT_MAX: usize = 1_000;
 /// How long after a panic of a thread that answers was logged the next one is.
 pub const PANIC_LOG_PAUSE: Duration = Duration::from_secs(60);
-/// How long a handler may take to decide a message that the data plane passed on: less than the data
-/// plane keeps a connection for it.
+/// How long a handler may take to decide a message that the data plane passed on: less than the
+/// data plane keeps a connection for it.
 pub const CONTROL_TIME_MAX: Duration = Duration::from_secs(4);
 /// How long a zone of which a NOTIFY told waits until it looks at its file for another one.
 pub const NOTIFY_PAUSE: Duration = Duration::from_secs(1);

@@ -70,7 +70,7 @@ impl ControlReceiver {
         self.send_waiting();
     }
 
-    /// Passes on the answers that wait for room. To be called whenever the thread wakes the handler.
+    /// Passes on the answers that wait for room. To be called when the thread wakes the handler.
     pub fn send_waiting(&mut self) {
         let Self { answers, waiting, waker, .. } = self;
         if waiting.is_empty() {

@@ -110,7 +110,7 @@ fn zone_cut_off_by_its_writer_is_held_until_accepted() {
     let dumped = dunlin(&served, &["zones", "dump", "a.test"]);
     let dumped = String::from_utf8(dumped.stdout).expect("text");
     assert!(dumped.starts_with("; a.test. as served, serial 1\na.test. 60 IN SOA "), "{dumped}");
-    assert!(dumped.contains("\nn1999.a.test. 60 IN A 10.1.7.249\n"), "what is served, not the file");
+    assert!(dumped.contains("\nn1999.a.test. 60 IN A 10.1.7.249\n"), "the file has another one");
     assert_eq!(dumped.lines().count(), 1 + 3 + NAMES);
     let refused = dunlin(&served, &["zones", "dump", "b.test"]);
     assert_eq!((refused.status.code(), refused.stdout.len()), (Some(1), 0), "{}", told(&refused));

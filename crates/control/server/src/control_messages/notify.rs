@@ -12,7 +12,7 @@ use wire::{NameBuf, Query, Rcode};
 pub const OPCODE: u8 = 4;
 
 /// The handler of a server.
-pub fn start(server: &Arc<Server>) -> Arc<dyn MessageHandler> {
+pub fn create(server: &Arc<Server>) -> Arc<dyn MessageHandler> {
     let server = Arc::clone(server);
     Arc::new(NotifyHandler::new(move |zone| {
         tracing::info!(%zone, "NOTIFY: its file is read again");

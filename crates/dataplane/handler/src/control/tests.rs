@@ -146,7 +146,7 @@ fn answers_without_room_wait_and_follow_in_order() {
             assert_eq!(decision, Decision::Message(longest.clone()));
             ports.push(port);
         }
-        // The last answers were not refused: nobody waits.
+        // The last answer had room: no other one waits.
         assert_eq!(is_woken(), ports.len() < most, "room was made");
         receiver.send_waiting();
     }

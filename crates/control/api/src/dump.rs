@@ -101,8 +101,13 @@ pub async fn dump(
     let origin = read_name(&zone, "zone")?;
     caller.check_all_of(Verb::Read, origin.as_name())?;
     let turn = begin_export(&state, &caller)?;
-    let found = state.api.operator.served_zone(origin.as_name());
-    let found = found.ok_or_else(|| Problem::refused(Refused::NoSuchZone, plainly))?;
+    let Some(found) = state.api.operator.served_zone(origin.as_name()) else {
+        if state.api.records.is_some() {
+            // While the store is opened, no zone is known to be missing.
+            state.records()?;
+        }
+        return Err(Problem::refused(Refused::NoSuchZone, plainly));
+    };
     if found.serial().is_none() {
         return Err(Problem::refused(Refused::Unloaded, plainly));
     }

@@ -51,7 +51,7 @@ impl Scene {
         let (zone, made, turn) = (zone(), Arc::<AtomicUsize>::default(), Arc::new(()));
         let counted = Arc::clone(&made);
         let pieces = ZoneText::new(Arc::clone(&zone));
-        let pieces = pieces.inspect(move |_| drop(counted.fetch_add(1, Ordering::Relaxed)));
+        let pieces = pieces.inspect(move |_| _ = counted.fetch_add(1, Ordering::Relaxed));
         let dump = Arc::new(Mutex::new(Some(pulled(pieces, Arc::clone(&turn)))));
         let take = move || async move { dump.lock().expect("whole").take().expect("one request") };
         let router = Router::new().route("/", get(take));

@@ -1,13 +1,10 @@
 //! `dunlin check` on real files.
+use crate::served::text;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn dunlin(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dunlin")).args(words).output().expect("the binary runs")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// A folder for one test, with these files.

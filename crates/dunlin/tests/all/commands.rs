@@ -1,10 +1,9 @@
 //! `dunlin cache` and `dunlin upstream` on a running server that forwards.
-use crate::served::{NOERROR, Served, binary, holds, query, rcode};
+use crate::served::{NOERROR, Served, binary, holds, query, rcode, short_socket};
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 use std::process::Output;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -61,24 +60,19 @@ impl Drop for Other {
     }
 }
 
-fn socket(test: &str) -> PathBuf {
-    // The path of a unix socket is short.
-    std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()))
-}
-
 /// A server that forwards all names to these upstreams.
 fn start(test: &str, others: &[&Other]) -> Served {
     let servers: Vec<String> = others.iter().map(|o| format!("\"{}\"", o.address)).collect();
     let config = format!(
         "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[forward]\n\".\" = [{}]\n",
-        socket(test).display(),
+        short_socket(test).display(),
         servers.join(", ")
     );
     Served::start(test, &config, &[])
 }
 
 fn told(test: &str, words: &[&str]) -> Output {
-    binary().args(words).arg("--socket").arg(socket(test)).output().expect("it runs")
+    binary().args(words).arg("--socket").arg(short_socket(test)).output().expect("it runs")
 }
 
 fn text(output: &Output) -> String {
@@ -181,7 +175,8 @@ fn impossible_command_is_refused_with_a_reason() {
     let other = Other::start(1);
     let _served = start(test, &[&other]);
     let none = "commands_none";
-    let config = format!("drain = \"0s\"\n[admin]\nsocket = \"{}\"\n", socket(none).display());
+    let config =
+        format!("drain = \"0s\"\n[admin]\nsocket = \"{}\"\n", short_socket(none).display());
     let _server = Served::start(none, &config, &[]);
     for (test, words, status, why) in [
         (test, &["cache", "flush"][..], 2, "required"),
@@ -319,7 +314,7 @@ fn servers_of_a_file_are_followed_and_a_bad_file_is_a_fault() {
     let test = "commands_resolv";
     let config = |folder: &std::path::Path| {
         let file = folder.join("resolv.conf");
-        let (socket, file) = (socket(test), file.display().to_string());
+        let (socket, file) = (short_socket(test), file.display().to_string());
         format!(
             "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[forward]\n\".\" = {file:?}\n",
             socket.display()
@@ -376,7 +371,7 @@ fn hostile_requests_are_bounded() {
         "{\"show\":{\"name\":\"a\",\"rtype\":\"\"}}".to_owned(),
         "{\"drain\":{\"server\":\"\",\"drained\":true}}".to_owned(),
     ] {
-        let mut stream = UnixStream::connect(socket(test)).expect("a server");
+        let mut stream = UnixStream::connect(short_socket(test)).expect("a server");
         let line = format!("{{\"protocol\":1,\"says\":{{\"command\":{says}}}}}\n");
         stream.write_all(line.as_bytes()).expect("it reads");
         let mut said = String::new();
@@ -385,7 +380,7 @@ fn hostile_requests_are_bounded() {
     }
     // Each sends a command and closes at once.
     for _ in 0..100 {
-        let mut stream = UnixStream::connect(socket(test)).expect("a server");
+        let mut stream = UnixStream::connect(short_socket(test)).expect("a server");
         let line = b"{\"protocol\":1,\"says\":{\"command\":{\"flush\":\"all\"}}}\n";
         // The server may refuse a connection above its maximum.
         let _ = stream.write_all(line);
@@ -393,7 +388,7 @@ fn hostile_requests_are_bounded() {
     let flush = || told(test, &["cache", "flush", "--all"]);
     wait::until_value("a flush", flush, |output| output.status.success());
     assert!(says(served.address, "www.test", 1));
-    fs::metadata(socket(test)).expect("it is still there");
+    fs::metadata(short_socket(test)).expect("it is still there");
 }
 
 #[test]

@@ -4,12 +4,12 @@
 //! CoreDNS, which takes minutes, and verifies that file.
 use test_support::ports;
 
-use crate::served::{Served, binary};
+use crate::served::{Process, Served, binary};
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use test_support::wait;
 use wire::{Name, NameBuf, Records, Rtype, skip_name};
@@ -103,17 +103,6 @@ fn other() -> SocketAddr {
     address
 }
 
-/// A process, killed when dropped.
-struct CoreDns(Child);
-
-impl Drop for CoreDns {
-    fn drop(&mut self) {
-        // It may have ended; then it does not answer.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn imported_config_gives_the_answers_of_coredns() {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corefile");
@@ -135,7 +124,7 @@ fn imported_config_gives_the_answers_of_coredns() {
     if let Some(coredns) = std::env::var_os("COREDNS") {
         let mut command = Command::new(coredns);
         command.args(["-conf", "Corefile"]).current_dir(&folder).stdout(Stdio::null());
-        let _coredns = CoreDns(command.spawn().expect("it runs"));
+        let _coredns = Process(command.spawn().expect("it runs"));
         wait::until("an answer of CoreDNS", || ask(theirs, "ns.example.org", Rtype::A));
         assert_eq!(ask_all(theirs), Vec::from_iter(SAID.lines()), "CoreDNS has changed its mind");
     }

@@ -8,30 +8,22 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use test_support::folder::Folder;
 use test_support::skip::skip;
 use test_support::wait;
 
-/// The folder of a test, removed when dropped.
-struct Dir(PathBuf);
+/// The folder of a test.
+struct Dir(Folder);
 
 impl Dir {
     fn new(test: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("cpus-{test}-{}", std::process::id()));
-        drop(fs::remove_dir_all(&dir));
-        fs::create_dir_all(&dir).expect("a directory");
-        Self(dir)
+        Self(Folder::new(test))
     }
 
     fn path(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }
 

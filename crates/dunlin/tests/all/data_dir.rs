@@ -1,5 +1,5 @@
 //! The data folder: one server uses it at a time, and files of other users are not trusted.
-use crate::served::{HEAD, NOERROR, Served, binary, rcode, zone};
+use crate::served::{HEAD, NOERROR, Served, binary, rcode, short_socket, text, zone};
 use std::fs;
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -7,6 +7,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use test_support::folder::Folder;
 use test_support::ports::free_address;
 use test_support::wait::{self, deadline};
 use zone_manager::lock::DataLock;
@@ -20,7 +21,7 @@ fn data(test: &str) -> PathBuf {
 
 /// The begin of a config: `[server]`, and an admin socket with a short path.
 fn config(test: &str, data: &Path, more: &str) -> String {
-    let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
+    let socket = short_socket(test);
     format!(
         "data_dir = \"{}\"\ndrain = \"0s\"\n[admin]\nsocket = \"{}\"\n{more}",
         data.display(),
@@ -164,16 +165,10 @@ fn ask(served: &Served, args: &[&str]) -> Output {
     command.output().expect("it runs")
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 /// Requests the zones from the API; returns the status of the response.
 fn api_status(served: &Served) -> u16 {
-    let line = served.start.iter().find(|line| line.contains("the API listens")).expect("said");
-    let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
-    let mut stream =
-        std::net::TcpStream::connect(line["address"].as_str().expect("text")).expect("the API");
+    let api = served.api().expect("said");
+    let mut stream = std::net::TcpStream::connect(api).expect("the API");
     stream.set_read_timeout(Some(deadline())).expect("a timeout");
     let request = "GET /v1/zones HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
     std::io::Write::write_all(&mut stream, request.as_bytes()).expect("sent");
@@ -311,8 +306,7 @@ fn readme_server_works_for_an_ordinary_user() {
     let listen = config.split('"').nth(1).expect("an address");
     assert!(!demo.contains(listen), "the demo may run beside it");
     let address = free_address(Ipv4Addr::LOCALHOST);
-    let folder = std::env::temp_dir().join(format!("dunlin-readme-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("readme");
     let file = folder.join("dunlin.toml");
     fs::write(&file, config.replace(listen, &address.to_string())).expect("a file");
     fs::write(folder.join("example.org.zone"), zone_file).expect("a file");
@@ -359,7 +353,6 @@ fn readme_server_works_for_an_ordinary_user() {
         }
     }
     drop(server);
-    fs::remove_dir_all(&folder).expect("removed");
 }
 
 /// The owner, group and mode of the folder that each manifest gives, and where its files are.

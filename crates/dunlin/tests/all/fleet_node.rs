@@ -1,9 +1,9 @@
 //! A server of a fleet whose store is in a real etcd.
-use crate::served::{Served, binary, rcode, request};
+use crate::served::{Served, done, rcode, refused, request, short_socket};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use test_support::etcd::Etcd;
 
 /// A server of the fleet.
@@ -28,8 +28,7 @@ impl Node {
 
     /// The same with more sections.
     pub fn start_with(test: &str, etcd: &Etcd, keys: &str, sections: &str) -> Self {
-        let socket =
-            std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
+        let socket = short_socket(test);
         let endpoints = etcd.endpoints();
         let config = format!(
             "drain = \"0s\"\nname = \"{test}\"\n{keys}\n[admin]\nsocket = \"{}\"\n\
@@ -43,9 +42,8 @@ impl Node {
 
     pub fn create_token(&self, principal: &str) -> String {
         let grants = "read,write,zones,operate *";
-        let created = self.run(&["token", "create", principal, "--grant", grants], true);
-        assert!(created.status.success(), "{created:?}");
-        String::from_utf8(created.stdout).expect("UTF-8").trim().to_owned()
+        let args = ["token", "create", principal, "--grant", grants];
+        done(&args, &self.run(&args, true)).trim().to_owned()
     }
 
     pub fn restarted(self) -> Self {
@@ -54,9 +52,7 @@ impl Node {
 
     /// The address of its API.
     pub fn api(&self) -> String {
-        let line = self.served.start.iter().find(|line| line.contains("the API listens"));
-        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
-        line["address"].as_str().expect("an address").to_owned()
+        self.served.api().expect("said")
     }
 
     /// The status of a request with this token.
@@ -70,15 +66,7 @@ impl Node {
     }
 
     pub fn command(&self, args: &[&str], is_local: bool) -> Command {
-        let mut command = binary();
-        command.env("DUNLIN_TOKEN", &self.token).args(args);
-        // A server without the role `api` has none.
-        let line = self.served.start.iter().find(|line| line.contains("the API listens"));
-        if let Some(line) = line {
-            let line: serde_json::Value = serde_json::from_str(line).expect("JSON");
-            let api = format!("http://{}", line["address"].as_str().expect("an address"));
-            command.env("DUNLIN_API", api);
-        }
+        let mut command = self.served.command(&self.token, args);
         if is_local {
             command.arg("--socket").arg(&self.socket);
         }
@@ -86,19 +74,15 @@ impl Node {
     }
 
     pub fn run(&self, args: &[&str], is_local: bool) -> Output {
-        self.command(args, is_local).stdin(Stdio::null()).output().expect("the binary runs")
+        self.command(args, is_local).output().expect("the binary runs")
     }
 
     pub fn done(&self, args: &[&str]) -> String {
-        let output = self.run(args, false);
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("UTF-8")
+        done(args, &self.run(args, false))
     }
 
     pub fn refused(&self, args: &[&str]) -> String {
-        let output = self.run(args, false);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        String::from_utf8(output.stderr).expect("UTF-8")
+        refused(args, &self.run(args, false))
     }
 
     /// The fleet as this server sees it.

@@ -1,5 +1,5 @@
 //! Health of addresses: what a client of DNS sees of it, and what operators do.
-use crate::served::{Served, binary, rcode};
+use crate::served::{Served, done, rcode, refused, short_socket};
 use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -35,7 +35,7 @@ fn listen(last: u8, port: u16) -> TcpListener {
 }
 
 fn config(test: &str, port: u16) -> String {
-    let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
+    let socket = short_socket(test);
     format!(
         "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n[api]\n\
          listen = \"127.0.0.1:0\"\n[health]\nallow = [\"127.0.9.0/24\"]\n\
@@ -58,25 +58,15 @@ impl Scene {
 
     /// Runs a command over the API.
     fn run(&self, args: &[&str]) -> Output {
-        let line = self.served.start.iter().find(|line| line.contains("the API listens"));
-        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
-        let api = format!("http://{}", line["address"].as_str().expect("an address"));
-        let mut command = binary();
-        command.env("DUNLIN_API", api).env("DUNLIN_TOKEN", &self.token);
-        command.args(args).stdin(std::process::Stdio::null());
-        command.output().expect("the binary runs")
+        self.served.command(&self.token, args).output().expect("the binary runs")
     }
 
     fn done(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("UTF-8")
+        done(args, &self.run(args))
     }
 
     fn refused(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        String::from_utf8(output.stderr).expect("UTF-8")
+        refused(args, &self.run(args))
     }
 
     /// Runs a command over the admin socket.
@@ -252,9 +242,7 @@ fn grant_for_addresses_drains_these_and_no_others() {
     scene.expect(&[1, 2]);
     let token = scene.told(&["token", "create", "rack", "--grant", "endpoints 127.0.9.1"]);
     let put = |last: u8, state: &str| {
-        let line = scene.served.start.iter().find(|line| line.contains("the API listens"));
-        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
-        let api = line["address"].as_str().expect("an address");
+        let api = scene.served.api().expect("said");
         let body = format!("{{\"state\":\"{state}\"}}");
         let request = format!(
             "PUT /v1/endpoints/127.0.9.{last} HTTP/1.1\r\nHost: {api}\r\nConnection: close\r\n\

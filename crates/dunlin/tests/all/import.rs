@@ -1,4 +1,5 @@
 //! `dunlin import corefile` on real files.
+use crate::served::text;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,10 +29,6 @@ fn dunlin(words: &[&str], folder: &Path, input: &[u8]) -> Output {
     // The command may end before it has read everything.
     let _ = child.stdin.take().expect("a pipe").write_all(input);
     child.wait_with_output().expect("it ends")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Each case becomes a valid config, apart from zone files that the case does not have.

@@ -1,5 +1,5 @@
 //! Conditions, reasons and the journal, by command.
-use crate::served::{Served, binary};
+use crate::served::{Served, binary, done, refused, short_socket, text};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, copy};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,14 +18,9 @@ struct Scene {
     token: String,
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
-}
-
 impl Scene {
     fn start(test: &str, data: Option<&str>) -> Self {
-        let socket =
-            std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
+        let socket = short_socket(test);
         let config = format!(
             "{}drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n[api]\n\
              listen = \"127.0.0.1:0\"\n",
@@ -34,9 +29,7 @@ impl Scene {
         );
         let folder = format!("{test}{}", if data.is_some() { "-again" } else { "" });
         let served = Served::start(&folder, &config, &[]);
-        let line = served.start.iter().find(|line| line.contains("the API listens"));
-        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
-        let api = line["address"].as_str().expect("an address").parse().expect("an address");
+        let api = served.api().expect("said").parse().expect("an address");
         let mut scene = Self { served, socket, api, token: String::new() };
         if data.is_none() {
             let socket = scene.socket.to_str().expect("UTF-8").to_owned();
@@ -48,22 +41,15 @@ impl Scene {
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        let mut command = binary();
-        let api = format!("http://{}", self.api);
-        command.env("DUNLIN_API", api).env("DUNLIN_TOKEN", &self.token).args(args);
-        command.stdin(Stdio::null()).output().expect("the binary runs")
+        self.served.command(&self.token, args).output().expect("the binary runs")
     }
 
     fn done(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        text(&output.stdout)
+        done(args, &self.run(args))
     }
 
     fn refused(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        text(&output.stderr)
+        refused(args, &self.run(args))
     }
 
     fn set(&self, address: &str, more: &[&str]) -> String {

@@ -1,4 +1,5 @@
 //! `dunlin status` and `dunlin top` as a user sees them, at the socket of a test server.
+use crate::served::text;
 use admin::{AdminServer, Connection, Endpoint, Handler, NewProcess, SharedSocket};
 use api::{
     Api, ApiCounters, ControlFuture, CredentialFile, Credentials, LocalApi, ServerControl,
@@ -127,10 +128,6 @@ fn dunlin(words: &[&str]) -> Command {
 
 fn status(socket: &Path, more: &[&str]) -> Output {
     dunlin(&["status", "--socket", socket.to_str().unwrap()]).args(more).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
 }
 
 #[test]

@@ -1,18 +1,17 @@
 //! A running server: reload, status, drain and hot restart.
-use crate::served::{HEAD, NOERROR, Served, binary, rcode, zone};
+use crate::served::{HEAD, NOERROR, Process, Served, binary, rcode, short_socket, zone};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Output, Stdio};
+use std::process::{Output, Stdio};
 use test_support::wait::{self, deadline};
 
 /// A server with an admin socket, and one zone.
 fn start(test: &str, config: &str) -> Served {
-    // The path of a unix socket is short.
-    let socket = std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()));
+    let socket = short_socket(test);
     let config = format!("{config}[admin]\nsocket = \"{}\"\n", socket.display()) + &zone("a.test");
     Served::start(test, &config, &[("a.test.zone", HEAD)])
 }
@@ -284,17 +283,6 @@ fn reloads_faster_than_they_finish_are_merged() {
     let status = || text(&ask(&served, "status"));
     wait::until_value("a reload in the status", status, |status| status.contains("reloaded"));
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
-}
-
-/// A process, killed when dropped.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // It may have ended by itself, which the test notices.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// The status line of `/readyz`.

@@ -1,14 +1,16 @@
 //! A store that cannot be opened, for an operator and a client: everything else is served (I11).
 use test_support::skip;
 
-use crate::served::{HEAD, NOERROR, SERVFAIL, Served, binary, holds, rcode, zone};
+use crate::served::{
+    HEAD, NOERROR, Process, SERVFAIL, Served, binary, done, holds, rcode, short_socket, text, zone,
+};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use test_support::wait::{self, deadline};
 
 /// EDE 14, Not Ready, as an EDNS option (RFC 8914 §2).
@@ -23,21 +25,12 @@ struct Scene {
     token: String,
 }
 
-fn socket(test: &str) -> PathBuf {
-    // The path of a unix socket is short.
-    std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
 fn config(test: &str, data: &Path) -> String {
     format!(
         "data_dir = \"{}\"\ndrain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n\
          [api]\nlisten = \"127.0.0.1:0\"\n{}",
         data.display(),
-        socket(test).display(),
+        short_socket(test).display(),
         zone("file.test")
     )
 }
@@ -55,9 +48,7 @@ impl Scene {
     fn start(test: &'static str, data: PathBuf, token: String) -> Self {
         let zone = [("file.test.zone", HEAD)];
         let served = Served::start(test, &config(test, &data), &zone);
-        let line = served.start.iter().find(|line| line.contains("the API listens"));
-        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
-        let api = format!("http://{}", line["address"].as_str().expect("an address"));
+        let api = format!("http://{}", served.api().expect("said"));
         Self { served, test, data, api, token }
     }
 
@@ -72,7 +63,7 @@ impl Scene {
         let mut command = binary();
         command.env("DUNLIN_API", &self.api).env("DUNLIN_TOKEN", &self.token);
         if matches!(args[0], "status" | "token" | "reload") {
-            command.args(args).arg("--socket").arg(socket(self.test));
+            command.args(args).arg("--socket").arg(short_socket(self.test));
         } else {
             command.args(args);
         }
@@ -81,9 +72,7 @@ impl Scene {
 
     /// Runs a command that must succeed.
     fn done(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        text(&output.stdout)
+        done(args, &self.run(args))
     }
 
     /// Runs a command that must fail; returns its error.
@@ -317,15 +306,6 @@ fn store_with_restored_files_opens_without_a_restart() {
     scene.served.expect_address("a.store.test", [192, 0, 2, 9]);
     scene.await_fine();
     scene.served.expect_line("the store can be used again", "INFO");
-}
-
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! Zones of the store, for an operator and a client.
-use crate::served::{HEAD, NOERROR, SERVFAIL, Served, rcode, zone};
+use crate::served::{HEAD, NOERROR, Process, SERVFAIL, Served, rcode, zone};
 use compile::Image;
 use image::HashKey;
 use records::{Batch, Edit, Policy, RecordService, SetValue, WriteContext};
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
@@ -72,15 +72,6 @@ fn zone_moves_from_store_to_file_and_back_on_reload() {
     fs::write(&file, without).expect("a config");
     served.signal(Signal::HUP);
     served.expect_address("www.both.test", [192, 0, 2, 9]);
-}
-
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// One process has the store: it moves with the sockets.

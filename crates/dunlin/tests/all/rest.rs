@@ -1,5 +1,5 @@
 //! The REST API, by command.
-use crate::served::{NOERROR, Served, binary, holds, rcode};
+use crate::served::{NOERROR, Served, binary, done, holds, rcode, refused, short_socket, text};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -14,13 +14,8 @@ struct Scene {
     token: String,
 }
 
-fn socket(test: &str) -> PathBuf {
-    // The path of a unix socket is short.
-    std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()))
-}
-
 fn config(test: &str) -> String {
-    let socket = socket(test);
+    let socket = short_socket(test);
     format!(
         "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n[api]\n\
          listen = \"127.0.0.1:0\"\n[[zone]]\nname = \"file.example\"\n\
@@ -41,10 +36,8 @@ impl Scene {
     }
 
     fn of(served: Served, test: &str) -> Self {
-        let line = served.start.iter().find(|line| line.contains("the API listens"));
-        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
-        let api = format!("http://{}", line["address"].as_str().expect("an address"));
-        Self { served, socket: socket(test), api, token: String::new() }
+        let api = format!("http://{}", served.api().expect("said"));
+        Self { served, socket: short_socket(test), api, token: String::new() }
     }
 
     /// A command over the API.
@@ -60,9 +53,7 @@ impl Scene {
 
     /// Runs a command that must succeed.
     fn done(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        text(&output.stdout)
+        done(args, &self.run(args))
     }
 
     /// Runs a command that must succeed, with this standard input.
@@ -73,16 +64,12 @@ impl Scene {
         let mut stdin = child.stdin.take().expect("piped");
         stdin.write_all(input.as_bytes()).expect("it reads");
         drop(stdin);
-        let output = child.wait_with_output().expect("it ends");
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        text(&output.stdout)
+        done(args, &child.wait_with_output().expect("it ends"))
     }
 
     /// Runs a command that must fail; returns its error.
     fn refused(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        text(&output.stderr)
+        refused(args, &self.run(args))
     }
 
     fn socket(&self) -> String {
@@ -95,10 +82,6 @@ impl Scene {
         assert!(output.status.success(), "{args:?}: {output:?}");
         output
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::time::SystemTime;
 use store_redb::RedbStore;
+use test_support::folder::Folder;
 use wire::{Name, NameBuf, Rtype};
 
 fn salvage(folder: &Path, file: &Path, more: &[&str]) -> Output {
@@ -18,8 +19,7 @@ fn salvage(folder: &Path, file: &Path, more: &[&str]) -> Output {
 
 #[test]
 fn damaged_store_is_salvaged_and_restored() {
-    let folder = std::env::temp_dir().join(format!("dunlin-cli-salvage-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
+    let folder = Folder::new("cli-salvage");
     let file = folder.join("saved.records");
     let set = |n: u32| {
         let name = format!("\x05n{n:04}").into_bytes().into();
@@ -61,5 +61,4 @@ fn damaged_store_is_salvaged_and_restored() {
     let restored = RedbStore::replace(&folder, &mut &snapshot[..], &restoring).unwrap();
     assert_eq!(restored.reader().held().unwrap().sets, left.as_u64().unwrap());
     drop(restored);
-    fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,32 +1,24 @@
 //! `dunlin scale`, by the binary: the cases of the cluster-proportional-autoscaler, and bad input.
 use serde_json::{Value, json};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
+use test_support::folder::Folder;
 
 const CASES: &str = include_str!("../../../node/scale-rules/tests/vectors/cpa_cases.json");
 
-/// A folder of a test, gone when it ends.
-struct Dir(PathBuf);
+/// The folder of a test.
+struct Dir(Folder);
 
 impl Dir {
     fn new(test: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("scale-{test}-{}", std::process::id()));
-        drop(fs::remove_dir_all(&dir));
-        fs::create_dir_all(&dir).expect("a directory");
-        Self(dir)
+        Self(Folder::new(test))
     }
 
     fn write(&self, name: &str, content: &str) -> String {
         let path = self.0.join(name);
         fs::write(&path, content).expect("a file");
         path.display().to_string()
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
     }
 }
 

@@ -6,7 +6,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use test_support::wait::{self, deadline};
@@ -143,6 +143,23 @@ impl Served {
         (!path.is_empty()).then(|| path.into())
     }
 
+    /// The address of its API; `None`: it has none.
+    pub fn api(&self) -> Option<String> {
+        let line = self.start.iter().find(|line| line.contains("the API listens"))?;
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        Some(line["address"].as_str().expect("an address").to_owned())
+    }
+
+    /// A command over its API, with a token.
+    pub fn command(&self, token: &str, args: &[&str]) -> Command {
+        let mut command = binary();
+        command.env("DUNLIN_TOKEN", token).args(args).stdin(Stdio::null());
+        if let Some(api) = self.api() {
+            command.env("DUNLIN_API", format!("http://{api}"));
+        }
+        command
+    }
+
     /// Waits for the end; returns the exit status.
     pub fn status(&mut self) -> Option<i32> {
         wait::until_exit("the server", &mut self.child).code()
@@ -184,6 +201,38 @@ impl Drop for Served {
             let _ = fs::remove_file(socket);
         }
     }
+}
+
+/// A process, killed when dropped.
+pub struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended by itself, which the test notices.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The admin socket of a test: the path of a unix socket is short.
+pub fn short_socket(test: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("dunlin-{test}-{}.sock", std::process::id()))
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The output of a command that must succeed.
+pub fn done(args: &[&str], output: &Output) -> String {
+    assert!(output.status.success(), "{args:?}: {output:?}");
+    text(&output.stdout)
+}
+
+/// The error of a command that must fail.
+pub fn refused(args: &[&str], output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
+    text(&output.stderr)
 }
 
 /// The binary under test.

@@ -1,6 +1,6 @@
 //! `make campaign-kill-upgrade OLDER=BINARY`: upgrade, write, go back, with the binary of an older
 //! version whose store has an older format than this one's.
-use crate::served::{Served, binary, holds};
+use crate::served::{Served, binary, done, holds};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use test_support::wait;
@@ -29,9 +29,7 @@ impl Version {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{data}-config"));
         let config = config(data, &socket);
         let served = Served::start_by(&mut Command::new(binary), &folder, &config, &[]);
-        let line = served.start.iter().find(|line| line.contains("the API listens"));
-        let line: serde_json::Value = serde_json::from_str(line.expect("said")).expect("JSON");
-        let api = format!("http://{}", line["address"].as_str().expect("an address"));
+        let api = format!("http://{}", served.api().expect("said"));
         let binary = binary.to_owned();
         let mut version = Self { binary, served, api, token: String::new() };
         let socket = socket.to_str().expect("UTF-8");
@@ -49,9 +47,7 @@ impl Version {
     }
 
     fn done(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("UTF-8")
+        done(args, &self.run(args))
     }
 
     fn get(&self) -> serde_json::Value {

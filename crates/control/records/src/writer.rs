@@ -38,7 +38,7 @@ pub struct Writer {
     /// The last assigned revision.
     revision: Revision,
     /// The newest revision that is reported to the fleet once it is live.
-    reported: Revision,
+    reported: Option<Revision>,
     /// The largest known revision while the store was never read.
     revision_known: Revision,
     /// Whether the heads were read from the store; otherwise they are the zones of the list.
@@ -78,7 +78,7 @@ impl Writer {
             heads: ZoneHeads::new(),
             key,
             revision: Revision::NONE,
-            reported: Revision::NONE,
+            reported: None,
             revision_known: Revision::NONE,
             is_loaded: false,
             is_unsure: false,
@@ -324,9 +324,11 @@ impl Writer {
         self.shared.published.send_modify(|published| {
             (published.revision, published.sequence) = (revision, sequence);
         });
-        let is_new = revision > self.reported && self.shared.health.read_refusal().is_none();
+        // A new store has no write yet; that is reported, too.
+        let is_new = self.reported.is_none_or(|reported| revision > reported)
+            && self.shared.health.read_refusal().is_none();
         if let Some(fleet) = self.shared.fleet.clone().filter(|_| is_new) {
-            self.reported = revision;
+            self.reported = Some(revision);
             self.shared.publisher.when_live(sequence, move |is_live| {
                 if is_live {
                     fleet.serves(revision);

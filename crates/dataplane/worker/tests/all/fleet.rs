@@ -75,9 +75,9 @@ fn start(workers: usize, listen: &[&str]) -> Running {
     Running { workers, addresses, failures, app }
 }
 
-/// So many more ports, and their addresses.
+/// So many more ports, and their addresses, which no other test takes once they are closed.
 fn open(count: usize) -> (Vec<SocketPort>, Vec<SocketAddr>) {
-    let open = |_| SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
+    let open = |_| SocketPort::new(bind("127.0.93.1:0".parse().unwrap()).unwrap()).unwrap();
     let ports: Vec<_> = (0..count).map(open).collect();
     let addresses = ports.iter().map(SocketPort::address).collect();
     (ports, addresses)

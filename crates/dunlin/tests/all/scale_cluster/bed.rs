@@ -199,7 +199,6 @@ impl Scaler {
 
     /// Waits for the ends of two polls: all that has happened by now is known then.
     pub fn wait_for_polls(&self) {
-        wait::until_ok("its pages", || std::net::TcpStream::connect(&self.page).map(drop));
         for _ in 0..2 {
             let before = self.report()["time"].take();
             wait::until_true("a poll ends", || self.report()["time"] != before);
@@ -221,7 +220,8 @@ impl Drop for Scaler {
 /// A page of a server: its status and its text.
 pub fn page(address: &str, path: &str) -> (u16, String) {
     use std::io::{Read, Write};
-    let mut stream = std::net::TcpStream::connect(address).expect("its pages");
+    // A process that begins does not listen yet.
+    let mut stream = wait::until_ok("its pages", || std::net::TcpStream::connect(address));
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         .expect("sent");
     let mut text = String::new();

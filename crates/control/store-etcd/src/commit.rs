@@ -1,14 +1,17 @@
 //! Commits to etcd.
 use crate::connection::RequestError;
 use crate::encoding::{self, CommitName, IS_SNAPSHOT};
+use crate::hold::held_off;
 use crate::keys::{FORMAT, Head, check_format};
-use crate::limits::{COMMITS_KEPT, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL, WRITE_MAX};
+use crate::limits::{
+    COMMITS_KEPT, HOLD_PAUSE, LAST_TRY, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL, WRITE_MAX,
+};
 use crate::plan;
 use crate::shared::Shared;
 use crate::staged::{self, Move};
 use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse};
 use records::{CommitId, PreparedWrite, Revision};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// How a commit ended.
 pub enum Committed {
@@ -30,6 +33,8 @@ struct Attempt<'a> {
     changes: Vec<TxnOp>,
     /// The number of staged parts, as in a commit.
     parts: u32,
+    /// When it is given up if others hold it off.
+    until: Instant,
     /// Whether this server holds off other commits.
     has_hold: bool,
 }
@@ -38,15 +43,15 @@ struct Attempt<'a> {
 enum Obstacle {
     /// A move in progress, which has to be finished.
     Move(Move),
-    /// A server that holds off the commits of others.
-    Hold,
+    /// A server that holds off the commits of others, and what to do.
+    Hold(String),
     /// Nothing any more, or another commit.
     None,
 }
 
 /// Commits all writes, which have their offsets, or none, if the newest revision is that of `head`.
-/// `name` is that of the commit, and `content` its encoded writes. `has_hold` says whether this
-/// server [holds off](crate::hold) others.
+/// `name` is that of the commit, and `content` its encoded writes. Until when it may take,
+/// and whether this server [holds off](crate::hold) others, is passed, too.
 ///
 /// # Errors
 /// [`RequestError::Unanswered`]: it may be committed, now or later. Otherwise it is not.
@@ -55,16 +60,17 @@ pub async fn commit(
     (name, content): (CommitName, &[u8]),
     writes: &[PreparedWrite],
     mut head: Head,
-    has_hold: bool,
+    (until, has_hold): (std::time::Instant, bool),
 ) -> Result<Committed, RequestError> {
+    let until = Instant::from_std(until) - LAST_TRY;
     let mut steps = plan::changes(&shared.link.keys, writes);
     let is_small = steps.len() == 1 && content.len() + steps[0].bytes() < PART_BYTES_MAX;
     let attempt = if is_small {
         let value = encoding::commit(&name, 0, content);
         let changes = steps.pop().map(|step| step.ops()).unwrap_or_default();
-        Attempt { shared, name, value, changes, parts: 0, has_hold }
+        Attempt { shared, name, value, changes, parts: 0, until, has_hold }
     } else {
-        Attempt { has_hold, ..Attempt::staged(shared, name, content, 0).await? }
+        Attempt { until, has_hold, ..Attempt::staged(shared, name, content, 0).await? }
     };
     attempt.finish(&mut head).await
 }
@@ -108,7 +114,8 @@ impl<'a> Attempt<'a> {
         let parts = parts.len() as u32 | flags;
         let value = encoding::commit(&name, parts, &[]);
         let changes = Vec::new();
-        Ok(Self { shared, name, value, changes, parts, has_hold: false })
+        let until = Instant::now() + WRITE_MAX;
+        Ok(Self { shared, name, value, changes, parts, until, has_hold: false })
     }
 
     async fn finish(&self, head: &mut Head) -> Result<Committed, RequestError> {
@@ -120,7 +127,8 @@ impl<'a> Attempt<'a> {
     }
 
     async fn run(&self, head: &mut Head) -> Result<Committed, RequestError> {
-        for _ in 0..RETRIES_MAX {
+        let mut tries = 0;
+        while tries < RETRIES_MAX {
             if head.revision != self.name.base {
                 let was_staged = self.parts > 0;
                 return Ok(Committed::Conflict { newest: head.revision, was_staged });
@@ -131,8 +139,11 @@ impl<'a> Attempt<'a> {
                     let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
                     staged::finish(connection, keys, moving).await.map_err(unstaged)?;
                 }
-                Some(Obstacle::Hold) => sleep(WRITE_MAX / RETRIES_MAX).await,
-                Some(Obstacle::None) => (),
+                Some(Obstacle::Hold(why)) if Instant::now() >= self.until => {
+                    return Err(RequestError::Refused(why));
+                }
+                Some(Obstacle::Hold(_)) => sleep(HOLD_PAUSE.mul_f64(0.5 + fastrand::f64())).await,
+                Some(Obstacle::None) => tries += 1,
             }
         }
         Err(RequestError::Refused("other servers write all the time: try again".into()))
@@ -208,16 +219,17 @@ impl<'a> Attempt<'a> {
         if answer.succeeded() {
             return Ok(None);
         }
-        let mut values = answer.op_responses().into_iter().map(|answer| match answer {
+        let answers = answer.op_responses();
+        let held_off = held_off(self.shared, answers.get(2)).filter(|_| !self.has_hold);
+        let mut values = answers.into_iter().map(|answer| match answer {
             TxnOpResponse::Get(got) => got.kvs().first().map(|kv| kv.value().to_vec()),
             _ => None,
         });
         let mut value = || values.next().flatten();
-        let (found, moving, hold, format) = (value(), value(), value(), value());
+        let (found, moving, _, format) = (value(), value(), value(), value());
         check_format(format.as_deref()).map_err(RequestError::Unusable)?;
-        let is_held_off = hold.is_some() && !self.has_hold;
         let is_same = found.as_deref() == head.value.as_ref().map(String::as_bytes);
-        if is_same && moving.is_none() && !is_held_off {
+        if is_same && moving.is_none() && held_off.is_none() {
             self.check_refusal(format.is_some())?;
         }
         *head = Head::read(found.as_deref()).ok_or_else(|| {
@@ -225,8 +237,7 @@ impl<'a> Attempt<'a> {
         })?;
         Ok(Some(match moving.as_deref().and_then(Move::read) {
             Some(moving) => Obstacle::Move(moving),
-            None if is_held_off => Obstacle::Hold,
-            None => Obstacle::None,
+            None => held_off.map_or(Obstacle::None, Obstacle::Hold),
         }))
     }
 

@@ -1,6 +1,6 @@
 //! The connection to one of the members of etcd at a time; the next one is asked after an error.
 use crate::EtcdSettings;
-use crate::limits::{CONNECT_MAX, HANDSHAKE_MAX, KEEPALIVE, REQUEST_MAX};
+use crate::limits::{CONNECT_MAX, HANDSHAKE_MAX, KEEPALIVE, REQUEST_MAX, UNSENT_MAX, UNSENT_PAUSE};
 use etcd_client::{
     Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, Identity, TlsOptions, Txn,
     TxnResponse,
@@ -8,9 +8,10 @@ use etcd_client::{
 use std::error::Error as _;
 use std::fs;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 /// Why a request was not answered as expected.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub enum RequestError {
     Unanswered(String),
     /// A member refused it, and did nothing.
     Refused(String),
+    /// No member was there that has a leader: nothing was done, and it may be tried again.
+    Unsent(String),
     /// etcd has no space left.
     NoSpace(String),
     /// What was asked for is compacted.
@@ -32,6 +35,7 @@ impl RequestError {
         match self {
             Self::Unanswered(why)
             | Self::Refused(why)
+            | Self::Unsent(why)
             | Self::NoSpace(why)
             | Self::Unusable(why) => why,
             Self::Compacted => "etcd has compacted what was asked for",
@@ -51,13 +55,16 @@ struct Current {
 pub struct Connection {
     settings: EtcdSettings,
     current: Mutex<Current>,
+    /// Whether etcd asked for no login, although there is a user.
+    is_open: AtomicBool,
 }
 
 impl Connection {
     pub fn new(settings: EtcdSettings) -> Self {
         // Servers spread over the members.
         let endpoint = fastrand::usize(..settings.endpoints.len().max(1));
-        Self { settings, current: Mutex::new(Current { endpoint, client: None }) }
+        let current = Mutex::new(Current { endpoint, client: None });
+        Self { settings, current, is_open: AtomicBool::new(false) }
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -96,18 +103,38 @@ impl Connection {
     }
 
     async fn connect(&self, endpoint: usize) -> Result<Client, RequestError> {
-        let options = self.options().map_err(RequestError::Refused)?;
         let urls = &self.settings.endpoints;
-        let url = urls[endpoint % urls.len()].clone();
-        let connecting = Client::connect([&url], Some(options));
-        match timeout(CONNECT_MAX, connecting).await {
-            Ok(Ok(client)) => Ok(client),
-            Ok(Err(error)) => Err(classify(&url, error)),
-            Err(_) => Err(unanswered(&url, "no connection", CONNECT_MAX)),
+        let url = &urls[endpoint % urls.len()];
+        let has_user = self.settings.user.is_some();
+        match self.connect_to(url, has_user).await? {
+            // An operator has disabled the logins of etcd.
+            Err(error) if has_user && message_of(&error).contains("is not enabled") => {
+                if !self.is_open.swap(true, Relaxed) {
+                    tracing::warn!("etcd at {url} asks for no login: anyone may write to it");
+                }
+                self.connect_to(url, false).await?.map_err(|error| unsent(classify(url, error)))
+            }
+            Err(error) => Err(unsent(classify(url, error))),
+            Ok(client) => {
+                if has_user && self.is_open.swap(false, Relaxed) {
+                    tracing::info!("etcd at {url} asks for a login again");
+                }
+                Ok(client)
+            }
         }
     }
 
-    fn options(&self) -> Result<ConnectOptions, String> {
+    async fn connect_to(
+        &self,
+        url: &String,
+        logs_in: bool,
+    ) -> Result<Result<Client, Error>, RequestError> {
+        let options = self.options(logs_in).map_err(RequestError::Refused)?;
+        let connecting = timeout(CONNECT_MAX, Client::connect([url], Some(options)));
+        connecting.await.map_err(|_| unsent(unanswered(url, "no connection", CONNECT_MAX)))
+    }
+
+    fn options(&self, logs_in: bool) -> Result<ConnectOptions, String> {
         let read = |path: &Path| {
             fs::read(path).map_err(|why| format!("{} cannot be read: {why}", path.display()))
         };
@@ -116,7 +143,7 @@ impl Connection {
             .with_keep_alive(KEEPALIVE, KEEPALIVE)
             .with_keep_alive_while_idle(true)
             .with_require_leader(true);
-        if let Some((user, password)) = &self.settings.user {
+        if let Some((user, password)) = self.settings.user.as_ref().filter(|_| logs_in) {
             let password = read(password)?;
             let password = String::from_utf8_lossy(&password);
             // A member that starts again has forgotten the login, which is then repeated.
@@ -218,38 +245,82 @@ impl Connection {
         self.call(|mut etcd| async move { etcd.lease_revoke(lease).await }).await.map(drop)
     }
 
-    /// Sends a request to the member in use, and leaves that after an error. A login by a password
-    /// that was changed since is repeated by the new one.
+    /// Sends a request to the member in use, and leaves that after an error. What no member did is
+    /// tried again for a while, and a login by a password that was changed since is repeated by the
+    /// new one.
     async fn call<T, F>(&self, request: impl Fn(Client) -> F) -> Result<T, RequestError>
     where
         F: Future<Output = Result<T, Error>>,
     {
+        let until = Instant::now() + UNSENT_MAX;
         let mut is_repeated = false;
         loop {
-            let (endpoint, client) = self.client().await?;
-            let (error, is_old) = match timeout(REQUEST_MAX, request(client)).await {
-                Ok(Ok(done)) => return Ok(done),
-                Ok(Err(error)) => {
-                    let is_old = is_login_refused(&error);
-                    (classify(&self.endpoint(), error), is_old)
-                }
-                Err(_) => (unanswered(&self.endpoint(), "no answer", REQUEST_MAX), false),
+            let error = match self.ask(&request).await {
+                Ok(answer) => return answer,
+                Err(error) => error,
             };
-            if !matches!(error, RequestError::Compacted | RequestError::NoSpace(_)) {
-                self.leave(endpoint);
+            match error {
+                RequestError::Unsent(_) if Instant::now() < until => {
+                    sleep(UNSENT_PAUSE.mul_f64(0.5 + fastrand::f64())).await;
+                }
+                RequestError::Refused(_) if !std::mem::replace(&mut is_repeated, true) => {}
+                error => return Err(error),
             }
-            if !is_old || is_repeated {
-                return Err(error);
+        }
+    }
+
+    /// Asks the member in use. `Err`: it did nothing, and the next one, or a new login, may help.
+    async fn ask<T, F>(
+        &self,
+        request: impl Fn(Client) -> F,
+    ) -> Result<Result<T, RequestError>, RequestError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let (endpoint, client) = match self.client().await {
+            Err(error @ RequestError::Unsent(_)) => return Err(error),
+            Err(error) => return Ok(Err(error)),
+            Ok(client) => client,
+        };
+        let (error, is_old) = match timeout(REQUEST_MAX, request(client)).await {
+            Ok(Ok(done)) => return Ok(Ok(done)),
+            Ok(Err(error)) => {
+                let is_old = is_login_refused(&error);
+                (classify(&self.endpoint(), error), is_old)
             }
-            is_repeated = true;
+            Err(_) => (unanswered(&self.endpoint(), "no answer", REQUEST_MAX), false),
+        };
+        if !matches!(error, RequestError::Compacted | RequestError::NoSpace(_)) {
+            self.leave(endpoint);
+        }
+        match error {
+            error @ RequestError::Unsent(_) => Err(error),
+            error if is_old => Err(error),
+            error => Ok(Err(error)),
         }
     }
 }
 
-/// Whether etcd did not accept the password, and so did nothing.
+/// What the member says.
+fn message_of(error: &Error) -> &str {
+    match error {
+        Error::GRpcStatus(status) => status.message(),
+        _ => "",
+    }
+}
+
+/// Nothing was sent that could be done.
+fn unsent(error: RequestError) -> RequestError {
+    match error {
+        RequestError::Unanswered(why) => RequestError::Unsent(why),
+        error => error,
+    }
+}
+
+/// Whether etcd did not accept the login, or asks for one again, and so did nothing.
 fn is_login_refused(error: &Error) -> bool {
-    let Error::GRpcStatus(status) = error else { return false };
-    status.message().contains("authentication failed")
+    let message = message_of(error);
+    message.contains("authentication failed") || message.contains("user name is empty")
 }
 
 fn unanswered(url: &str, what: &str, within: Duration) -> RequestError {
@@ -284,6 +355,8 @@ pub fn classify(url: &str, error: Error) -> RequestError {
         INVALID_ARGUMENT | NOT_FOUND | FAILED_PRECONDITION | OUT_OF_RANGE | RESOURCE_EXHAUSTED => {
             RequestError::Refused(why)
         }
+        // It looks for its leader before it does anything.
+        _ if status.message() == "etcdserver: no leader" => RequestError::Unsent(why),
         _ => RequestError::Unanswered(why),
     }
 }
@@ -319,4 +392,30 @@ fn with_sources(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use test_support::etcd::Etcd;
+    use test_support::wait;
+    use tokio::runtime::Builder;
+
+    #[test]
+    fn request_without_a_leader_is_not_done_and_may_be_tried_again() {
+        let Some(mut etcd) = Etcd::start_or_skip(3) else { return };
+        let endpoints = vec![etcd.endpoints().swap_remove(0)];
+        let connection = Connection::new(EtcdSettings { endpoints, ..EtcdSettings::default() });
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let put = || Txn::new().and_then([etcd_client::TxnOp::put("k", "", None)]);
+        let write = || runtime.block_on(connection.transact(put()));
+        wait::until_true("a write is done", || write().is_ok());
+        (1..3).for_each(|member| etcd.kill(member));
+        wait::until_true("there is no leader", || match write() {
+            Err(RequestError::Unsent(why)) => why.contains("no leader"),
+            _ => false,
+        });
+        etcd.start(1);
+        wait::until_true("a leader is elected", || write().is_ok());
+    }
 }

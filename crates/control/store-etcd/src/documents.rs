@@ -7,7 +7,7 @@ mod follow;
 
 use crate::connection::RequestError;
 use crate::keyspace::{EtcdLink, FollowedKeys, History, LinkReport, Position};
-use crate::limits::{ECHO_MAX, FIRST_LIST_MAX, SAVE_MAX, WRITE_MAX};
+use crate::limits::{ECHO_MAX, FIRST_LIST_MAX, LAST_TRY, SAVE_MAX, WRITE_MAX};
 use copy::{CopyFile, CopyOrigin};
 use documents::{Content, DocumentSet, Value, WriteError};
 use etcd_client::{
@@ -175,6 +175,7 @@ impl EtcdDocuments {
                 };
                 match error {
                     RequestError::Unanswered(why) => unanswered = Some(why),
+                    RequestError::Unsent(_) if Instant::now() + LAST_TRY < until => (),
                     // etcd may report the full disk of a transaction that it has applied.
                     RequestError::NoSpace(why) => {
                         match connection.get(&*write.key, GetOptions::new()).await {

@@ -10,6 +10,10 @@ pub const TRANSACTION_BYTES_MAX: usize = 1 << 20;
 pub const PART_BYTES_MAX: usize = 1 << 20;
 /// How long to wait for the answer to one request before another member is asked.
 pub const REQUEST_MAX: Duration = Duration::from_secs(2);
+/// How long a request is tried again that no member has done: an election takes about a second.
+pub const UNSENT_MAX: Duration = Duration::from_secs(2);
+/// The pause before that.
+pub const UNSENT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a write waits for etcd.
 pub const WRITE_MAX: Duration = Duration::from_secs(5);
 /// How long the outcome of a write is looked up.
@@ -53,10 +57,12 @@ pub const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
 pub const FLEET_WAIT_MAX: Duration = Duration::from_secs(15);
 /// How long the others are asked for quick reports after the last client has waited.
 pub const WAIT_KEPT: Duration = Duration::from_secs(1);
-/// How long a server that replaces everything holds off the commits of others, should it die.
-pub const REPLACE_MAX: Duration = Duration::from_secs(60);
-/// The same for a server that writes a large batch.
-pub const BATCH_MAX: Duration = Duration::from_secs(10);
+/// How long a server holds off the commits of others, should it die.
+pub const HOLD_TTL: Duration = Duration::from_secs(10);
+/// How long before the end of a write it is tried last.
+pub const LAST_TRY: Duration = Duration::from_millis(500);
+/// The pause before a commit that another server holds off is tried again.
+pub const HOLD_PAUSE: Duration = Duration::from_millis(100);
 /// How often other servers may commit before a large batch, until it holds them off.
 pub const BATCH_CONFLICTS_MAX: u32 = 2;
 /// How far `dunlin fleet adopt` raises the revision: above every one that another server may have

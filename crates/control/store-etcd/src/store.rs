@@ -180,7 +180,8 @@ impl EtcdStore {
         let left = || until.saturating_duration_since(Instant::now());
         let head = self.shared.head(left()).map_err(CommitError::Refused)?;
         let named = (name, content);
-        let committing = commit::commit(&self.shared, named, writes, head, self.hold.is_held());
+        let limits = (until, self.hold.is_held());
+        let committing = commit::commit(&self.shared, named, writes, head, limits);
         let runtime = &self.shared.link.runtime;
         match runtime.block_on(async { timeout(left(), committing).await }) {
             Ok(done) => done.map_err(commit_error),
@@ -253,7 +254,7 @@ impl Store for EtcdStore {
             }
             // A small write between the attempts of a batch.
             Ok(Committed::Conflict { .. }) => (),
-            _ => self.hold.release(&self.shared),
+            _ => self.hold.release(),
         }
         match done? {
             Committed::Conflict { newest, .. } => Err(CommitError::Conflict { newest }),

@@ -3,9 +3,9 @@ use super::{EtcdStore, adopt, store_error};
 use crate::commit::{self, Committed};
 use crate::connection::RequestError;
 use crate::encoding::{CommitName, Link, NO_COMMIT};
-use crate::hold::hold_off;
+use crate::hold::Hold;
 use crate::keys::Head;
-use crate::limits::{REPLACE_MAX, REVISIONS_ADOPTED};
+use crate::limits::REVISIONS_ADOPTED;
 use etcd_client::TxnOp;
 use records::codec::zone_key;
 use records::serial::SerialStamp;
@@ -13,7 +13,6 @@ use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{CommitId, Revision, StoreError};
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::Arc;
 
 impl EtcdStore {
     /// Replaces everything while no other server commits.
@@ -21,12 +20,11 @@ impl EtcdStore {
         &mut self,
         replace: impl FnOnce(&mut Self) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let shared = Arc::clone(&self.shared);
-        let holding = hold_off(&shared, REPLACE_MAX);
-        let lease = shared.link.runtime.block_on(holding).map_err(store_error)?;
+        let holding = Hold::take(&self.shared);
+        let hold = self.shared.link.runtime.block_on(holding).map_err(store_error)?;
         let replaced = replace(self);
-        // Otherwise it expires.
-        let _ = shared.link.runtime.block_on(shared.link.connection.revoke(lease));
+        // Before the next write of this server, too.
+        self.shared.link.runtime.block_on(hold.end());
         replaced
     }
 

@@ -135,6 +135,25 @@ fn first_write_after_a_new_password_is_not_refused() {
 }
 
 #[test]
+fn logins_that_an_operator_disables_and_enables_are_followed() {
+    let Some(mut guarded) = Guarded::start() else { return };
+    let node = guarded.node("writer");
+    node.create("example.org.").unwrap();
+    guarded.runtime.block_on(guarded.root.auth_disable()).unwrap();
+    guarded.etcd.kill(0);
+    guarded.etcd.start(0);
+    let write = |address| node.put("a.example.org.", address, Precondition::Anything);
+    eventually(|| write("192.0.2.1").is_ok());
+    let fresh = guarded.node("writer");
+    eventually(|| fresh.get("a.example.org.").is_some());
+    guarded.runtime.block_on(async {
+        let mut open = Client::connect(guarded.etcd.endpoints(), None).await.unwrap();
+        open.auth_enable().await.unwrap();
+    });
+    write("192.0.2.2").unwrap();
+}
+
+#[test]
 fn revoked_rights_stop_writes_alone_and_come_back() {
     let Some(mut guarded) = Guarded::start() else { return };
     let node = guarded.node("writer");

@@ -85,7 +85,7 @@ impl EtcdWatch {
 
     /// Whether etcd has lost most of what the replica has, and no operator has replaced it. Then it
     /// is not taken.
-    fn has_lost_most(&self, listing: &Listing) -> bool {
+    fn is_held(&self, listing: &Listing) -> bool {
         let known = self.replica().revision().unwrap_or(Revision::NONE);
         let had = self.replica().reader().held().map_or(0, |size| size.sets);
         let is_replaced = listing.is_restored || listing.adopted > known;
@@ -137,7 +137,7 @@ impl Watch for EtcdWatch {
                 None => match self.receive(patience)? {
                     None => return Ok(None),
                     Some(Found::Commit(commit)) => commit,
-                    Some(Found::Everything(listing)) if self.has_lost_most(&listing) => {
+                    Some(Found::Everything(listing)) if self.is_held(&listing) => {
                         return Err(WatchLost);
                     }
                     Some(Found::Everything(listing)) => {

@@ -3,7 +3,7 @@ use crate::etcd::Etcd;
 use crate::wait;
 use etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, Certificate, Client, CompactionOptions, ConnectOptions,
-    DeleteOptions, Error, GetOptions, Permission, TlsOptions,
+    DeleteOptions, Error, GetOptions, Permission, PutOptions, TlsOptions,
 };
 use tokio::runtime::{Builder, Runtime};
 
@@ -102,6 +102,24 @@ impl Operator {
     /// Writes a key.
     pub fn put(&self, key: &str, value: &str) {
         self.run(async |client| client.put(key, value, None).await);
+    }
+
+    /// Writes a key under a lease of so many seconds.
+    pub fn put_for(&self, key: &str, value: &str, seconds: i64) {
+        self.run(async |client| {
+            let lease = client.lease_grant(seconds, None).await?.id();
+            client.put(key, value, Some(PutOptions::new().with_lease(lease))).await
+        });
+    }
+
+    /// The seconds that a key was given by its lease, and those that are left.
+    pub fn lease_of(&self, key: &str) -> Option<(i64, i64)> {
+        self.run(async |client| {
+            let got = client.get(key, None).await?;
+            let Some(lease) = got.kvs().first().map(|kv| kv.lease()) else { return Ok(None) };
+            let found = client.lease_time_to_live(lease, None).await?;
+            Ok(Some((found.granted_ttl(), found.ttl())))
+        })
     }
 
     /// Deletes all keys with a prefix.

@@ -247,8 +247,17 @@ impl EtcdFleet {
         if self.shared.link.connection.transact(txn).await?.succeeded() {
             return self.compare_clocks().await;
         }
-        let other = self.shared.link.connection.get(key, GetOptions::new()).await?;
-        let other = other.kvs().first().and_then(read_member);
+        let connection = &self.shared.link.connection;
+        let found = connection.get(key.as_str(), GetOptions::new()).await?;
+        let found = found.kvs().first();
+        if let Some(kv) = found.filter(|kv| kv.lease() == 0) {
+            // No server stands behind it.
+            let is_same = Compare::mod_revision(key, CompareOp::Equal, kv.mod_revision());
+            let gone = TxnOp::delete(self.shared.link.keys.member(self.name()), None);
+            connection.transact(Txn::new().when([is_same]).and_then([gone])).await?;
+            return Err(Ended::Expired);
+        }
+        let other = found.and_then(read_member);
         Err(Ended::Taken(other.unwrap_or_else(|| self.member.clone())))
     }
 
@@ -336,7 +345,7 @@ impl EtcdFleet {
             Ok(done) if done.succeeded() => Ok(true),
             Ok(_) => Err(Ended::Expired),
             // A lost lease is noticed at its renewal.
-            Err(RequestError::Unanswered(_)) => Ok(false),
+            Err(RequestError::Unanswered(_) | RequestError::Unsent(_)) => Ok(false),
             Err(error) => Err(error.into()),
         }
     }
@@ -377,9 +386,9 @@ async fn read_members(shared: &Shared, prefix: String) -> Result<Vec<Member>, Re
     Ok(got.kvs().iter().filter_map(read_member).collect())
 }
 
-/// The key of a member.
+/// The key of a member; `None`: it is none, or has no lease, so no server stands behind it.
 pub fn read_member(kv: &KeyValue) -> Option<Member> {
-    serde_json::from_slice(kv.value()).ok()
+    (kv.lease() != 0).then(|| serde_json::from_slice(kv.value()).ok()).flatten()
 }
 
 /// The key of a server whose client waits: a revision in decimal.

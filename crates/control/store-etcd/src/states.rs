@@ -116,10 +116,10 @@ impl Follower for Exchange {
         let (link, shared) = (&self.link, &self.shared);
         let mut members = BTreeMap::new();
         let prefix = link.keys.members();
-        let each = |kv: &KeyValue| take_member(&mut members, &prefix, kv, EventType::Put);
+        shared.unusable().clear();
+        let each = |kv: &KeyValue| shared.take_member(&mut members, &prefix, kv, EventType::Put);
         pages(&link.connection, &prefix, at.revision, each).await?;
         let mut listed = HashSet::new();
-        shared.unusable().clear();
         let each = |kv: &KeyValue| listed.extend(shared.take(link, kv, EventType::Put));
         shared.states.write_all();
         pages(&link.connection, &link.keys.states(), at.revision, each).await?;
@@ -138,7 +138,7 @@ impl Follower for Exchange {
             let Some(kv) = event.kv() else { continue };
             if kv.key().starts_with(prefix.as_bytes()) {
                 is_of_members = true;
-                take_member(&mut self.members, &prefix, kv, event.event_type());
+                self.shared.take_member(&mut self.members, &prefix, kv, event.event_type());
             } else {
                 self.shared.take(&self.link, kv, event.event_type());
             }
@@ -178,28 +178,35 @@ impl Follower for Exchange {
     }
 }
 
-/// Takes in a key of a member that was listed or changed.
-fn take_member(
-    members: &mut BTreeMap<String, Server>,
-    prefix: &str,
-    kv: &KeyValue,
-    event: EventType,
-) {
-    let name = str::from_utf8(kv.key()).ok().and_then(|key| key.strip_prefix(prefix));
-    let Some(name) = name else { return };
-    match read_member(kv).filter(|_| event == EventType::Put) {
-        Some(member) => {
-            let probes = member.roles.iter().any(|role| role == ROLE);
-            let server = Server { epoch: kv.create_revision(), lease: kv.lease(), probes };
-            members.insert(name.to_owned(), server);
-        }
-        None => drop(members.remove(name)),
-    }
-}
-
 impl Shared {
     fn unusable(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.unusable.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in a key of a member that was listed or changed.
+    fn take_member(
+        &self,
+        members: &mut BTreeMap<String, Server>,
+        prefix: &str,
+        kv: &KeyValue,
+        event: EventType,
+    ) {
+        let name = str::from_utf8(kv.key()).ok().and_then(|key| key.strip_prefix(prefix));
+        let Some(name) = name else { return };
+        if event == EventType::Put && kv.lease() == 0 {
+            let why = "it has no lease, so no server stands behind it: delete it";
+            self.note_unusable(kv.key(), why, event);
+        } else {
+            self.unusable().remove(&*String::from_utf8_lossy(kv.key()));
+        }
+        match read_member(kv).filter(|_| event == EventType::Put) {
+            Some(member) => {
+                let probes = member.roles.iter().any(|role| role == ROLE);
+                let server = Server { epoch: kv.create_revision(), lease: kv.lease(), probes };
+                members.insert(name.to_owned(), server);
+            }
+            None => drop(members.remove(name)),
+        }
     }
 
     /// Takes in a key that was listed or changed.

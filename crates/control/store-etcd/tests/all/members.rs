@@ -72,7 +72,7 @@ fn member_that_does_not_serve_a_write_is_named() {
     let late = serde_json::to_string(&Member { name: "late".into(), ..Member::default() });
     let (etcd, late) = (Operator::of(&etcd), late.unwrap());
     let wait = || nodes[0].fleet().wait(made.revision).wait();
-    etcd.put("/dunlin/members/late", &late);
+    etcd.put_for("/dunlin/members/late", &late, 60);
     etcd.put("/dunlin/members/broken", "{");
     match wait() {
         Err(Refused::Lagging(why)) => assert!(why.contains("yet: late;"), "{why}"),
@@ -83,6 +83,25 @@ fn member_that_does_not_serve_a_write_is_named() {
         etcd.delete("/dunlin/members/late");
         assert_eq!(waiting.join().unwrap(), Ok(()), "who has left is not waited for");
     });
+}
+
+/// A key that an operator wrote, or that a restored backup brought back.
+#[test]
+fn member_key_without_lease_is_ignored_and_named() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let operator = Operator::of(&etcd);
+    let ghost = serde_json::to_string(&Member { name: "ghost".into(), ..Member::default() });
+    operator.put("/dunlin/members/ghost", &ghost.unwrap());
+    operator.put("/dunlin/members/living", "{}");
+    let nodes = [Node::start_named(&etcd, "living")];
+    let made = nodes[0].create("example.org.").unwrap();
+    expect_members(&nodes, made.revision);
+    assert_eq!(nodes[0].fleet().wait(made.revision).wait(), Ok(()), "a ghost is not waited for");
+    let states = nodes[0].states();
+    let named = "/dunlin/members/ghost: it has no lease, so no server stands behind it: delete it";
+    eventually(|| states.status().unusable == [named]);
+    operator.delete("/dunlin/members/ghost");
+    eventually(|| states.status().unusable.is_empty());
 }
 
 #[test]

@@ -16,6 +16,9 @@ pub const FOLDER: &str = "replica";
 /// The file in it that says what it is a copy of.
 const ORIGIN: &str = "origin.json";
 
+/// The folder in it with the files of one that could not be used.
+const UNUSABLE: &str = "unusable";
+
 /// The etcd that a replica is a copy of. Written after a full list.
 #[derive(Clone, Debug, Serialize, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
@@ -93,32 +96,15 @@ impl Replica {
     /// Opens it.
     ///
     /// # Errors
-    /// It cannot be opened, or is a copy of another prefix.
+    /// It cannot be opened, or is a copy of another prefix. [`StoreError::Damaged`]: it may be
+    /// [set aside](Self::set_aside), because etcd has the truth.
     pub fn open(&mut self, keys: &Keys, waits: bool) -> Result<(), StoreError> {
-        let opened = if waits { self.store.open() } else { self.store.open_now() };
-        opened.map_err(|why| match why {
-            // Nothing is lost: etcd has the truth.
-            StoreError::Damaged(why) => StoreError::Failed(format!(
-                "{why}; it is a copy: remove the folder {}, and the server fetches everything from \
-                 etcd again",
-                self.folder.display()
-            )),
-            why => why,
-        })?;
-        let path = self.origin_path();
-        self.origin = match fs::read(&path) {
-            Ok(bytes) => Some(serde_json::from_slice(&bytes).map_err(|why| {
-                StoreError::Failed(format!(
-                    "{}: {why}: remove the folder of this file, and the server fetches everything \
-                     from etcd again",
-                    path.display()
-                ))
-            })?),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-            Err(error) => {
-                return Err(StoreError::Failed(format!("{}: {error}", path.display())));
-            }
+        if waits {
+            self.store.open()?
+        } else {
+            self.store.open_now()?
         };
+        self.origin = self.read_origin()?;
         match &self.origin {
             Some(origin) if origin.prefix != keys.prefix() => Err(StoreError::Failed(format!(
                 "{} is a copy of the prefix {}, and `[etcd] prefix` is {}: set it back, or remove \
@@ -129,6 +115,43 @@ impl Replica {
             ))),
             _ => Ok(()),
         }
+    }
+
+    fn read_origin(&self) -> Result<Option<Origin>, StoreError> {
+        let path = self.origin_path();
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes)
+                .map(Some)
+                .map_err(|why| StoreError::Damaged(format!("{}: {why}", path.display()))),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(StoreError::Failed(format!("{}: {error}", path.display()))),
+        }
+    }
+
+    /// What an unusable one is a copy of: its cluster, and a revision that it had.
+    pub fn told_origin(&self) -> Option<(String, Revision)> {
+        let origin = self.read_origin().ok().flatten()?;
+        Some((origin.cluster, Revision(origin.revision)))
+    }
+
+    /// Moves its files to a folder beside them, in place of those that are there.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn set_aside(&mut self) -> Result<(), StoreError> {
+        self.store.close();
+        self.origin = None;
+        let aside = self.folder.join(UNUSABLE);
+        let moved = fs::create_dir_all(&aside).and_then(|()| {
+            for file in ["records.redb", "records.wal", ORIGIN, LAST] {
+                match fs::rename(self.folder.join(file), aside.join(file)) {
+                    Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+                    _ => {}
+                }
+            }
+            Ok(())
+        });
+        moved.map_err(|why| StoreError::Failed(format!("{}: {why}", aside.display())))
     }
 
     pub fn folder(&self) -> &Path {

@@ -110,6 +110,48 @@ impl EtcdStore {
         }
     }
 
+    /// Opens the replica. One that cannot be used is set aside if etcd has what it had.
+    fn open_replica(&self, waits: bool) -> Result<(), StoreError> {
+        let mut replica = self.replica();
+        let keys = &self.shared.link.keys;
+        let why = match replica.open(keys, waits) {
+            Err(StoreError::Damaged(why)) => why,
+            opened => return opened,
+        };
+        let folder = replica.folder().display().to_string();
+        let link = &self.shared.link;
+        let asked = link.runtime.block_on(async {
+            timeout(FIRST_LIST_MAX, Position::read(link)).await.ok().and_then(Result::ok)
+        });
+        let reason = match asked {
+            None => Some("is filled from etcd once etcd can be asked".to_owned()),
+            Some(at) => replica.told_origin().and_then(|(cluster, revision)| {
+                let found = Head::read(at.head.as_deref()).map_or(0, |head| head.revision.0);
+                match () {
+                    () if at.cluster != cluster => Some(format!(
+                        "was one of the etcd {cluster}, and not of {}: correct `[etcd] endpoints`, \
+                         or remove it",
+                        at.cluster
+                    )),
+                    () if found < revision.0 => Some(format!(
+                        "had revision {revision}, and etcd has only revision {found}: restore \
+                         etcd, or remove the folder, and what etcd has is served"
+                    )),
+                    () => None,
+                }
+            }),
+        };
+        if let Some(reason) = reason {
+            return Err(StoreError::Failed(format!("{why}; the copy in {folder} {reason}")));
+        }
+        replica.set_aside()?;
+        tracing::error!(
+            "the copy of etcd in {folder} cannot be used, is in its folder `unusable` from now \
+             on, and is filled from etcd again: {why}"
+        );
+        replica.open(keys, waits)
+    }
+
     fn join(&mut self) {
         if self.membership.is_none() {
             self.membership = Some(self.fleet.join());
@@ -395,12 +437,12 @@ impl Store for EtcdStore {
     }
 
     fn open(&mut self) -> Result<(), StoreError> {
-        self.replica().open(&self.shared.link.keys, true)?;
+        self.open_replica(true)?;
         self.fill()
     }
 
     fn open_now(&mut self) -> Result<(), StoreError> {
-        self.replica().open(&self.shared.link.keys, false)?;
+        self.open_replica(false)?;
         self.fill()
     }
 

@@ -1,7 +1,9 @@
 //! Writes on servers that share a real etcd.
 use crate::node::{Node, eventually};
 use records::{Precondition, Refused};
+use std::io::{self, Cursor, Read, Seek, SeekFrom};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Instant;
 use test_support::etcd::Etcd;
@@ -160,6 +162,49 @@ fn large_batch_succeeds_while_other_servers_write_all_the_time() {
         assert!(batches.iter().all(Result::is_ok), "{batches:?} beside {counts:?} small writes");
     });
     eventually(|| Operator::of(&etcd).get("/dunlin/hold").is_none());
+}
+
+#[test]
+fn server_that_restores_holds_off_others_by_a_short_lease() {
+    /// A snapshot that ends once it is let go.
+    struct Slow(mpsc::Receiver<()>, Cursor<Vec<u8>>);
+
+    impl Read for Slow {
+        fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+            // The sender is gone, or has said so.
+            let _ = self.0.recv();
+            self.1.read(bytes)
+        }
+    }
+
+    impl Seek for Slow {
+        fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+            self.1.seek(to)
+        }
+    }
+
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let node = Node::start(&etcd);
+    node.create("example.org.").unwrap();
+    let (go, wait) = mpsc::channel();
+    let slow = Slow(wait, Cursor::new(node.export()));
+    let client = Operator::of(&etcd);
+    thread::scope(|scope| {
+        let restoring = scope.spawn(|| node.restore_from(Box::new(slow)));
+        eventually(|| {
+            client.lease_of("/dunlin/hold").is_some_and(|(of, left)| of == 10 && left < 8)
+        });
+        eventually(|| client.lease_of("/dunlin/hold").is_some_and(|(_, left)| left >= 8));
+        drop(go);
+        restoring.join().unwrap().unwrap();
+    });
+    client.put("/dunlin/hold", "garbage");
+    match node.put("a.example.org.", "192.0.2.1", Precondition::Anything) {
+        Err(Refused::Unreachable(why)) => assert!(why.contains("/dunlin/hold in etcd"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    client.delete("/dunlin/hold");
+    node.put("a.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
 }
 
 /// A member that is gone, stopped or without a quorum: answers and reads go on, and writes as soon
@@ -406,21 +451,29 @@ fn server_that_was_away_catches_up_with_large_commits() {
 }
 
 #[test]
-fn damaged_replica_says_that_it_is_a_copy_and_is_fetched_again() {
-    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+fn unusable_copy_is_set_aside_and_filled_from_etcd_while_that_has_what_it_had() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
     let mut node = Node::start(&etcd);
     node.create("example.org.").unwrap();
-    node.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    let newest = node.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
     node.stop();
     node.damage();
+    etcd.kill(0);
     node.restart();
-    let why = node.service().health().unavailable.expect("it is damaged");
-    assert!(why.contains("remove the folder"), "{why}");
+    let why = || node.service().health().unavailable.map(|why| why.to_string());
+    eventually(|| why().is_some_and(|why| why.contains("once etcd can be asked")));
+    etcd.start(0);
+    eventually(|| why().is_none() && node.revision() == newest.revision);
+    assert!(node.get("www.example.org.").is_some());
+    assert!(node.has_set_aside("records.redb"));
+    node.put("a.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    // What only the copy has is not lost to an emptied etcd.
     node.stop();
-    node.remove_replica();
+    node.damage();
+    Operator::of(&etcd).delete("/dunlin/");
     node.restart();
-    eventually(|| node.service().health().unavailable.is_none());
-    eventually(|| node.get("www.example.org.").is_some());
+    let why = || node.service().health().unavailable.map(|why| why.to_string());
+    eventually(|| why().is_some_and(|why| why.contains("has only revision 0")));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use documents::{MapEvent, MapWriter};
 use image::HashKey;
 use records::{
     Batch, Edit, Fleet, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
-    SetValue, StoreSource, View, WriteContext, WriteResult,
+    SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
 };
 use std::collections::BTreeSet;
 use std::fs;
@@ -241,8 +241,11 @@ impl Node {
     }
 
     pub fn restore(&self, content: Vec<u8>) -> Result<WriteResult, Refused> {
-        let context = WriteContext::by("a test");
-        self.service().restore(Box::new(Cursor::new(content)), context).wait()
+        self.restore_from(Box::new(Cursor::new(content)))
+    }
+
+    pub fn restore_from(&self, from: Box<dyn SnapshotSource>) -> Result<WriteResult, Refused> {
+        self.service().restore(from, WriteContext::by("a test")).wait()
     }
 
     /// The distinct addresses of all A sets at one moment.
@@ -286,8 +289,9 @@ impl Node {
         fs::write(&file, bytes).unwrap();
     }
 
-    pub fn remove_replica(&self) {
-        fs::remove_dir_all(self.folder.join("replica")).unwrap();
+    /// Whether a file of the replica was set aside.
+    pub fn has_set_aside(&self, file: &str) -> bool {
+        self.folder.join("replica/unusable").join(file).exists()
     }
 
     /// The revision after which the journal of a zone is complete.

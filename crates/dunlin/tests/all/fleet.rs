@@ -3,9 +3,10 @@ use crate::fleet_node::{Node, answers};
 use crate::served::{Served, binary};
 use rustix::process::Signal;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 use test_support::ports::free_address;
 use test_support::wait::until_true;
 
@@ -57,6 +58,43 @@ fn record_written_on_one_server_is_answered_by_the_other_and_without_etcd() {
     until_true("the first answers", || answers(&first, "www.fleet.example", [192, 0, 2, 10]));
 }
 
+/// etcd was emptied, and another server writes to it.
+#[test]
+fn refused_history_is_in_status_and_metrics_until_it_is_adopted() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let ops = free_address(Ipv4Addr::LOCALHOST);
+    let sections = format!("[ops]\nlisten = \"{ops}\"");
+    let mut node = Node::start_with("fleet-history", &etcd, "", &sections);
+    node.token = node.create_token("admin");
+    node.done(&["zones", "create", "fleet.example", "--nameserver", "ns.example.net."]);
+    node.set("www", "192.0.2.7");
+    let says = |writable: u8, code: i32, words: &str| {
+        let status = node.run(&["status"], true);
+        let said = String::from_utf8_lossy(&status.stdout).into_owned();
+        let metrics = get(ops, "/metrics");
+        let fault = format!("dunlin_fault{{kind=\"store_writes_refused\"}} {}", 1 - writable);
+        status.status.code() == Some(code)
+            && said.contains(words)
+            && metrics.contains(&format!("dunlin_store_writable {writable}\n"))
+            && metrics.contains(&fault)
+    };
+    until_true("it is well", || says(1, 0, ""));
+    Operator::of(&etcd).delete("/dunlin/");
+    until_true("it says so", || says(0, 1, "etcd was set back"));
+    assert!(answers(&node, "www.fleet.example", [192, 0, 2, 7]), "answers go on");
+    assert!(node.run(&["fleet", "adopt", "--yes"], true).status.success());
+    until_true("it is well again", || says(1, 0, ""));
+}
+
+fn get(from: SocketAddrV4, path: &str) -> String {
+    let mut stream = TcpStream::connect(from).expect("a listener");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("sent");
+    let mut said = String::new();
+    stream.read_to_string(&mut said).expect("a response");
+    said
+}
+
 /// Kubernetes sends queries to a server that is ready.
 #[test]
 fn new_server_is_ready_once_it_has_the_records_and_a_restarted_one_without_etcd() {
@@ -66,14 +104,7 @@ fn new_server_is_ready_once_it_has_the_records_and_a_restarted_one_without_etcd(
     first.set("www", "192.0.2.7");
     etcd.kill(0);
     let ops = free_address(Ipv4Addr::LOCALHOST);
-    let ready = || {
-        let mut stream = TcpStream::connect(ops).expect("a listener");
-        let request = "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(request.as_bytes()).expect("sent");
-        let mut said = String::new();
-        stream.read_to_string(&mut said).expect("a response");
-        said
-    };
+    let ready = || get(ops, "/readyz");
     let sections = format!("[ops]\nlisten = \"{ops}\"");
     let mut node = Node::start_with("fleet-unready", &etcd, "", &sections);
     let said = ready();

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use wire::{Name, NameBuf};
 
 /// A full list.
+#[derive(Clone)]
 pub struct Listing {
     /// The snapshot.
     pub file: PathBuf,

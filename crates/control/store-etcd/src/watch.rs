@@ -8,8 +8,7 @@ use crate::store::adopt;
 use records::limits::GROUP_EDITS_MAX;
 use records::{Commit, CommitError, Revision, Watch, WatchLost, WatchWaker};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::task::JoinHandle;
@@ -23,8 +22,8 @@ pub struct EtcdWatch {
     pub found: Receiver<Found>,
     /// The next of them, which was received already.
     pub next: Option<Found>,
-    /// A commit that the disk did not take yet.
-    pub pending: Option<Commit>,
+    /// What the disk did not take yet, and when it is tried again.
+    pub pending: Option<(Found, Instant)>,
     pub waker: WatchWaker,
     pub tasks: Vec<JoinHandle<()>>,
 }
@@ -104,6 +103,17 @@ impl EtcdWatch {
         true
     }
 
+    /// The disk refused it. The thread does other work meanwhile.
+    fn try_later(&mut self, found: Found) {
+        self.pending = Some((found, Instant::now() + STORE_RETRY));
+        let waker = Arc::clone(&self.waker);
+        self.tasks.retain(|task| !task.is_finished());
+        self.tasks.push(self.shared.link.runtime.spawn(async move {
+            sleep(STORE_RETRY).await;
+            waker();
+        }));
+    }
+
     /// Applies a commit to the replica. `Ok(None)`: the disk refuses it for now.
     fn apply(&mut self, commit: Commit) -> Result<Option<Commit>, WatchLost> {
         let applied = self.replica().apply(commit.clone());
@@ -116,13 +126,7 @@ impl EtcdWatch {
             Err(CommitError::Conflict { .. }) => Err(WatchLost),
             Err(CommitError::Refused(why) | CommitError::Unknown(why)) => {
                 self.shared.stores(false, &format!("the copy of etcd cannot be written: {why}"));
-                self.pending = Some(commit);
-                let waker = Arc::clone(&self.waker);
-                self.tasks.retain(|task| !task.is_finished());
-                self.tasks.push(self.shared.link.runtime.spawn(async move {
-                    sleep(STORE_RETRY).await;
-                    waker();
-                }));
+                self.try_later(Found::Commit(commit));
                 Ok(None)
             }
         }
@@ -132,23 +136,26 @@ impl EtcdWatch {
 impl Watch for EtcdWatch {
     fn next(&mut self, patience: Duration) -> Result<Option<Commit>, WatchLost> {
         loop {
-            let commit = match self.pending.take() {
-                Some(commit) => commit,
+            let found = match self.pending.take_if(|(_, at)| *at <= Instant::now()) {
+                Some((found, _)) => found,
+                None if self.pending.is_some() => return Ok(None),
                 None => match self.receive(patience)? {
+                    Some(found) => found,
                     None => return Ok(None),
-                    Some(Found::Commit(commit)) => commit,
-                    Some(Found::Everything(listing)) if self.is_held(&listing) => {
-                        return Err(WatchLost);
-                    }
-                    Some(Found::Everything(listing)) => {
-                        let adopted = adopt(&self.shared, &mut self.replica(), *listing);
-                        if adopted.is_err() {
-                            // The next list begins at once otherwise.
-                            thread::sleep(STORE_RETRY);
-                        }
-                        return Err(WatchLost);
-                    }
                 },
+            };
+            let commit = match found {
+                Found::Commit(commit) => commit,
+                Found::Everything(listing) if self.is_held(&listing) => return Err(WatchLost),
+                Found::Everything(listing) => {
+                    let adopted =
+                        adopt(&self.shared, &mut self.replica(), Listing::clone(&listing));
+                    if adopted.is_ok() {
+                        return Err(WatchLost);
+                    }
+                    self.try_later(Found::Everything(listing));
+                    return Ok(None);
+                }
             };
             let known = self.replica().revision().unwrap_or(Revision::NONE);
             // This server's own commits come back.

@@ -18,8 +18,10 @@ pub const QUEUE_EDITS_MAX: usize = 100_000;
 pub const QUEUE_BYTES_MAX: usize = 256 << 20;
 /// Edits of a full group, which is committed before more are taken.
 pub const GROUP_EDITS_MAX: usize = 20_000;
-/// How often a group is validated again after another writer committed first.
-pub const CONFLICTS_MAX: usize = 20;
+/// How long a group is validated again after another writer committed first.
+pub const CONFLICTS_MAX: Duration = Duration::from_secs(4);
+/// The longest pause before that, which grows from a fraction of it.
+pub const CONFLICT_PAUSE_MAX: Duration = Duration::from_millis(32);
 /// How long to wait for the commits of another writer that came first, before the whole store is
 /// read.
 pub const CATCH_UP_MAX: Duration = Duration::from_secs(1);

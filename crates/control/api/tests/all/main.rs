@@ -10,6 +10,7 @@ mod history;
 mod limits;
 mod local;
 mod members;
+#[expect(dead_code, reason = "no writer is outrun here")]
 #[path = "../../../records/src/tests/memory.rs"]
 mod memory;
 mod names;

@@ -1,4 +1,4 @@
-//! Answers are limited in bytes.
+//! Answers are limited in bytes, and tries in time.
 use super::*;
 use crate::limits::{JOURNAL_PAGE_BYTES_MAX, PAGE_BYTES_MAX};
 
@@ -92,4 +92,19 @@ fn queued_edits_are_bounded_in_bytes() {
     assert_eq!(put_one(), Err(Refused::Busy));
     assert_eq!(queue.take(None).unwrap().len(), fit);
     put_one().unwrap();
+}
+
+#[test]
+fn write_that_others_outrun_is_tried_for_seconds_and_its_refusal_says_why() {
+    let scene = with_zone();
+    let write = |text| scene.write(vec![put("www.example.org.", Rtype::A, text)]);
+    scene.store.set_outrun(50);
+    assert_eq!(write("10.0.0.1"), Ok(Revision(2)));
+    scene.store.set_outrun(u64::MAX);
+    match write("10.0.0.2") {
+        Err(Refused::Unreachable(why)) => assert!(why.contains("other servers wrote"), "{why}"),
+        other => panic!("{other:?}"),
+    }
+    scene.store.set_outrun(0);
+    assert_eq!(write("10.0.0.2"), Ok(Revision(3)));
 }

@@ -40,6 +40,8 @@ struct MemoryState {
     watches: Vec<Weak<dyn Fn() + Send + Sync>>,
     is_full: bool,
     is_closed: bool,
+    /// How many of the next commits find that another writer was first.
+    outrun: u64,
 }
 
 /// Follows the commits after a revision.
@@ -58,6 +60,11 @@ impl MemoryStore {
     /// Sets whether writes fail as on a full disk.
     pub fn set_full(&self, is_full: bool) {
         self.write().is_full = is_full;
+    }
+
+    /// Lets so many of the next commits find that another writer was first.
+    pub fn set_outrun(&self, commits: u64) {
+        self.write().outrun = commits;
     }
 
     fn read(&self) -> RwLockReadGuard<'_, MemoryState> {
@@ -160,6 +167,10 @@ impl Store for MemoryStore {
         }
         if state.is_full {
             return Err(CommitError::Refused(StoreError::Full));
+        }
+        if state.outrun > 0 {
+            state.outrun -= 1;
+            return Err(CommitError::Conflict { newest: state.revision });
         }
         if state.revision != commit.base {
             return Err(CommitError::Conflict { newest: state.revision });

@@ -28,12 +28,13 @@ impl Writer {
         }
     }
 
-    /// Applies commits of other writers up to a revision, or reads the whole store.
-    pub(super) fn catch_up(&mut self, newest: Revision) {
-        let until = Instant::now() + CATCH_UP_MAX;
+    /// Applies commits of other writers up to a revision, or reads the whole store. Then takes
+    /// those that arrive in this time.
+    pub(super) fn catch_up(&mut self, newest: Revision, wait: Duration) {
+        let began = Instant::now();
         let left = |revision| {
-            let is_behind = revision < newest;
-            is_behind.then(|| until.saturating_duration_since(Instant::now()))
+            let until = began + if revision < newest { CATCH_UP_MAX } else { wait };
+            Some(until.saturating_duration_since(Instant::now()))
         };
         if self.apply_commits(left).is_err() || self.revision < newest {
             self.read_everything();

@@ -1,6 +1,6 @@
 //! Groups of writes: committed together, published or taken back.
 use super::Writer;
-use crate::limits::{CONFLICTS_MAX, RETRY_FIRST};
+use crate::limits::{CONFLICT_PAUSE_MAX, CONFLICTS_MAX, RETRY_FIRST};
 use crate::queue::ZoneRequest;
 use crate::shared::refused;
 use crate::zones::{ZoneHead, key};
@@ -9,7 +9,7 @@ use crate::{
     StoreError, WriteResult, codec,
 };
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use wire::Rtype;
 use zone_manager::{Promise, Sequence};
 
@@ -85,20 +85,34 @@ impl Writer {
     /// Commits the group, publishes it, and answers. If another writer committed first, validates
     /// the requests against its commits and tries again.
     pub(super) fn commit(&mut self) {
-        for _ in 0..CONFLICTS_MAX {
+        let until = Instant::now() + CONFLICTS_MAX;
+        let (mut conflicts, mut pause) = (0_u64, CONFLICT_PAUSE_MAX / 64);
+        loop {
             let mut group = std::mem::take(&mut self.group);
             let Err(newest) = self.commit_group(&mut group) else {
                 let sequence = self.published();
                 return answer(group.answers, sequence);
             };
-            self.catch_up(newest);
+            conflicts += 1;
+            // The first try again is at once. Later, writers that meet give way to one another.
+            let wait = if conflicts == 1 { Duration::ZERO } else { pause.mul_f64(fastrand::f64()) };
+            pause = (pause * 2).min(CONFLICT_PAUSE_MAX);
+            self.catch_up(newest, wait);
             let promises = group.answers.into_iter().map(|(_, promise)| promise);
             for (request, promise) in group.requests.into_iter().zip(promises) {
                 self.take_zone(request, promise);
             }
+            if Instant::now() >= until {
+                break;
+            }
         }
         let group = std::mem::take(&mut self.group);
-        self.undo(group, &Refused::Busy);
+        let why = format!(
+            "other servers wrote first {conflicts} times in {} s: try again later, or write less \
+             at the same time",
+            CONFLICTS_MAX.as_secs()
+        );
+        self.undo(group, &Refused::Unreachable(why.into()));
     }
 
     /// Commits a group, and publishes or refuses it.

@@ -16,3 +16,5 @@ pub const NOTES_MAX: usize = 1 << 12;
 pub const REVERSE_MAX: u32 = 128;
 /// Servers of one suffix.
 pub const SERVERS_MAX: usize = 16;
+/// Bytes of `[server] nsid`, as the config takes them.
+pub const NSID_LEN_MAX: usize = 128;

@@ -2,6 +2,7 @@
 use super::read_seconds;
 use crate::importer::Importer;
 use crate::lex::CorefileWord;
+use crate::limits::NSID_LEN_MAX;
 use crate::note::shown;
 use crate::parse::{Block, Directive};
 use std::net::IpAddr;
@@ -240,6 +241,10 @@ pub fn nsid(importer: &mut Importer<'_>, directive: &Directive) {
         Some(_) => {
             let words: Vec<&str> = directive.args.iter().map(|word| word.text.as_str()).collect();
             let text: String = words.join(" ");
+            if text.len() > NSID_LEN_MAX {
+                let why = format!("nsid: it has more than {NSID_LEN_MAX} bytes; set a shorter one");
+                return importer.lost(&directive.name, &why);
+            }
             importer.keep(&directive.name, "nsid", text, |draft| &mut draft.nsid);
         }
     }

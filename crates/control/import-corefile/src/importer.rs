@@ -240,6 +240,10 @@ impl<'a> Importer<'a> {
             self.draft.negative_ttl_max.get_or_insert(1800);
             self.draft.stale.get_or_insert(0);
         }
+        // Of two limits that contradict each other, CoreDNS applies the upper one.
+        if let (Some(ttl_min), Some(ttl_max)) = (self.draft.ttl_min, self.draft.ttl_max) {
+            self.draft.ttl_min = Some(ttl_min.min(ttl_max));
+        }
     }
 
     /// CoreDNS has no built-in zones: its servers are asked for reverse names of private addresses,

@@ -166,6 +166,9 @@ fn server(
             false => resolvers(importer, word, forces_tcp),
         };
     };
+    if address.port() == 0 {
+        return Err("port 0 cannot be queried".into());
+    }
     if scheme == "dns"
         && let Some(servers) = importer.servers_of_own(word, address)
     {

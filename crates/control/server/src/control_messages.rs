@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -60,6 +61,8 @@ pub struct ReceivedMessage {
 
 /// The messages of all threads.
 pub struct ControlMessages {
+    /// How long a handler may take.
+    limit: Duration,
     /// Threads write to it when they have passed a message on, or have room for answers.
     waker: Arc<OwnedFd>,
     wakes: UnixStream,
@@ -77,7 +80,8 @@ impl ControlMessages {
         // The system call filter of the systemd unit refuses pipes.
         let (waker, wakes) = UnixStream::pair()?;
         let waker = Arc::new(OwnedFd::from(waker.into_std()?));
-        Ok(Self { waker, wakes, receivers: Vec::new(), deciding: JoinSet::new() })
+        let (limit, receivers) = (CONTROL_TIME_MAX, Vec::new());
+        Ok(Self { limit, waker, wakes, receivers, deciding: JoinSet::new() })
     }
 
     /// What the threads wake it by.
@@ -116,7 +120,7 @@ impl ControlMessages {
             receiver.send_waiting();
             receiver.drain(|ControlMessage { id, client, transport, bytes }| {
                 let message = ReceivedMessage { client, transport, bytes: bytes.into() };
-                let deciding = decide(handlers, message);
+                let deciding = decide(handlers, message, self.limit);
                 self.deciding.spawn(async move { (thread, id, deciding.await) });
             });
         }
@@ -124,7 +128,11 @@ impl ControlMessages {
 }
 
 /// Gives a message to its handler. The message always gets an answer, or a thread would keep it.
-fn decide(handlers: &Handlers, message: ReceivedMessage) -> impl Future<Output = Decision> + use<> {
+fn decide(
+    handlers: &Handlers,
+    message: ReceivedMessage,
+    limit: Duration,
+) -> impl Future<Output = Decision> + use<> {
     let (client, transport) = (message.client, message.transport);
     let opcode = message.bytes.get(2).map_or(0, |byte| byte >> 3 & 0xf);
     let handler = handlers.iter().find(|(known, _)| *known == opcode);
@@ -134,7 +142,7 @@ fn decide(handlers: &Handlers, message: ReceivedMessage) -> impl Future<Output =
         // A task of its own, so that a panic costs one message.
         let task = tokio::spawn(handling);
         let end = task.abort_handle();
-        match timeout(CONTROL_TIME_MAX, task).await {
+        match timeout(limit, task).await {
             Ok(Ok(decision)) => return decision,
             Ok(Err(error)) => {
                 let what = "a message is answered SERVFAIL, because its handler panicked, a defect";
@@ -143,7 +151,7 @@ fn decide(handlers: &Handlers, message: ReceivedMessage) -> impl Future<Output =
             Err(_) => {
                 end.abort();
                 let what = "a message is answered SERVFAIL: its handler took too long";
-                tracing::warn!(%client, ?transport, opcode, limit = ?CONTROL_TIME_MAX, "{what}");
+                tracing::warn!(%client, ?transport, opcode, ?limit, "{what}");
             }
         }
         Decision::Code(Rcode::ServFail)

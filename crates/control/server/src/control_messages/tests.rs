@@ -63,6 +63,8 @@ impl Scene {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let mut messages = ControlMessages::new().expect("a descriptor");
+                // A busy machine may be slower than the usual limit.
+                messages.limit = deadline();
                 messages.receive_from(vec![app.control(messages.waker()).expect("a descriptor")]);
                 tell.send(app).expect("the test waits");
                 tokio::select! {
@@ -173,9 +175,10 @@ fn client_that_fills_its_share_takes_nothing_from_another() {
     send(&mut other, &sent);
     scene.echo.turns.add_permits(5);
     assert_eq!(receive(&mut other), echoed(sent));
-    for id in 0..4 {
-        assert_eq!(receive(&mut greedy), echoed(message(UPDATE, id, LEN)));
-    }
+    // Answers come in any order (RFC 7766 §6.2.1.1).
+    let mut answers: Vec<_> = (0..4).map(|_| receive(&mut greedy)).collect();
+    answers.sort_by_key(|answer| answer[1]);
+    assert!(answers.into_iter().eq((0..4).map(|id| echoed(message(UPDATE, id, LEN)))));
     // Its share is free again.
     scene.echo.turns.add_permits(1);
     send(&mut greedy, &message(UPDATE, 7, LEN));
@@ -190,7 +193,8 @@ async fn handler_that_takes_too_long_is_stopped_and_the_client_gets_servfail() {
     let handlers: Handlers = vec![(UPDATE, Arc::<Echo>::clone(&echo))];
     let (client, transport) = (([192, 0, 2, 1], 5_300).into(), Transport::Stream);
     let bytes = message(UPDATE, 1, 12).into();
-    let deciding = decide(&handlers, ReceivedMessage { client, transport, bytes });
+    let deciding =
+        decide(&handlers, ReceivedMessage { client, transport, bytes }, CONTROL_TIME_MAX);
     let begin = tokio::time::Instant::now();
     let decision = deciding.await;
     assert_eq!((decision, begin.elapsed()), (Decision::Code(Rcode::ServFail), CONTROL_TIME_MAX));

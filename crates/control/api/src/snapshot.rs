@@ -12,6 +12,7 @@ use crate::stream::{ChunkWriter, StreamedResponse};
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
+use durable::files::Folder;
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, ETAG, HeaderValue};
 use model::BrokenRule;
@@ -24,7 +25,6 @@ use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use utoipa::ToSchema;
-use zone_manager::files::Folder;
 
 /// The media type of a snapshot.
 const BYTES: &str = "application/octet-stream";

@@ -1,11 +1,11 @@
 //! A set in one file of this machine.
 use crate::{Content, Document, DocumentSet, Value, WriteError};
+use durable::files::Folder;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
-use zone_manager::files::Folder;
 
 /// The form of a file.
 pub trait FileFormat: Send + Sync + 'static {

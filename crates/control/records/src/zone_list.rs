@@ -13,6 +13,7 @@ use crate::Revision;
 use crate::limits::{
     ZONE_LIST_LEN_MAX, ZONE_LIST_PAUSE, ZONE_LIST_RETRY, ZONE_LIST_SHORT, ZONES_MAX,
 };
+use durable::files::Folder;
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -21,7 +22,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use wire::{Name, NameBuf};
-use zone_manager::files::Folder;
 
 /// The name of the list, beside the files of the store.
 pub const ZONE_LIST: &str = "records.zones";

@@ -52,8 +52,8 @@ mod zones;
 #[cfg(feature = "etcd")]
 use store_etcd as etcd;
 
+pub use durable::data_folder;
 pub use serve::run;
 pub use settings::{settings, settings_of_file};
 pub use startup_check::{StartupReport, check_startup};
 pub use workers::CorePlanner;
-pub use zone_manager::data_folder;

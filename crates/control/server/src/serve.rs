@@ -19,6 +19,8 @@ use ::health::HealthService;
 use admin::{CompletedRestart, Connection, Endpoint, RestartOffer};
 use api::Tls;
 use config::{Config, Streams};
+use durable::data_folder;
+use durable::lock::DataLock;
 use query_samples::TapThread;
 use rustix::thread::CapabilitySet;
 use source_file::CommandId;
@@ -34,8 +36,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use worker::{HandedConnection, IsProxy, OnFailure};
-use zone_manager::data_folder;
-use zone_manager::lock::DataLock;
 use zone_manager::status::{ServerState, Status};
 use zone_manager::{PublisherThread, ZonePublisher};
 

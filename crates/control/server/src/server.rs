@@ -27,6 +27,7 @@ use ::health::{HealthService, THREAD as PROBER};
 use admin::{SharedSocket, SocketKind};
 use api::Api;
 use config::{Config, Steering, StoreKind, Streams};
+use durable::lock::DataLock;
 use ops::Ops;
 use query_samples::TapThread;
 use std::error::Error;
@@ -41,7 +42,6 @@ use upstream::StatusView;
 use worker::{HandedConnection, IsProxy, OnFailure};
 use zone_manager::ZonePublisher;
 use zone_manager::command::{Command, CommandOutcome, ReloadOutcome};
-use zone_manager::lock::DataLock;
 use zone_manager::status::{ServerState, ZoneState};
 
 /// The thread that publishes snapshots.

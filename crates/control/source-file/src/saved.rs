@@ -21,6 +21,7 @@ pub use note::{CopyNote, FileId};
 pub use saver::ZoneSaver;
 
 use compile::{Loader, Zone};
+use durable::files::{FileOwnerPolicy, Folder};
 use image::{HashKey, Node, Zone as _};
 use siphasher::sip::SipHasher13;
 use std::fmt::Write as _;
@@ -31,7 +32,6 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::{Name, NameBuf};
-use zone_manager::files::{FileOwnerPolicy, Folder};
 
 /// Bytes of a file name before it is shortened, with room for the suffix of a temporary file.
 const FILE_NAME_MAX: usize = 200;

@@ -9,6 +9,7 @@
 use crate::cluster::{Cluster, Entry, ObjectName};
 use crate::limits::SAVED_OBJECT_LEN_MAX;
 use crate::packed::KeyRef;
+use durable::files::Folder;
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher13;
 use std::fs::File;
@@ -16,7 +17,6 @@ use std::hash::Hasher;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use zone_manager::files::Folder;
 
 /// The file in `[server] data_dir`.
 pub const FILE: &str = "kubernetes.state";

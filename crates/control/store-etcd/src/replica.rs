@@ -1,6 +1,7 @@
 //! The replica: a store on the disk of this server, and the file that says what it is a copy of.
 use crate::keys::{Head, Keys};
 use crate::limits::OPS_MAX;
+use durable::files::Folder;
 use records::{Commit, CommitError, CommitId, PreparedWrite, Reader, Revision, Store, StoreError};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -8,7 +9,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store_redb::RedbStore;
-use zone_manager::files::Folder;
 
 /// The folder of the replica in `[server] data_dir`.
 pub const FOLDER: &str = "replica";

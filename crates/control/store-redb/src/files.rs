@@ -113,7 +113,7 @@ pub fn open_file(path: &Path, usage: OpenMode) -> io::Result<FileBackend> {
         }
         file
     } else {
-        zone_manager::files::open_or_create(path, 0o600)?
+        durable::files::open_or_create(path, 0o600)?
     };
     FileBackend::new(file).map_err(|error| io::Error::other(error.to_string()))
 }

@@ -1,5 +1,6 @@
 //! The data folder: one server uses it at a time, and files of other users are not trusted.
 use crate::served::{HEAD, NOERROR, Served, binary, rcode, short_socket, text, zone};
+use durable::lock::DataLock;
 use std::fs;
 use std::io::Read;
 use std::net::Ipv4Addr;
@@ -10,7 +11,6 @@ use std::process::{Child, Command, Output, Stdio};
 use test_support::folder::Folder;
 use test_support::ports::free_address;
 use test_support::wait::{self, deadline};
-use zone_manager::lock::DataLock;
 
 /// A data folder for one test; it does not exist yet.
 fn data(test: &str) -> PathBuf {

@@ -3,6 +3,7 @@ use admin::{
     AdminServer, CompletedRestart, Connection, Endpoint, Handler, NewProcess, SharedSocket,
     SocketKind,
 };
+use durable::lock::DataLock;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, UdpSocket};
@@ -16,7 +17,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::oneshot;
-use zone_manager::lock::DataLock;
 
 pub const PATIENCE: Duration = Duration::from_secs(20);
 

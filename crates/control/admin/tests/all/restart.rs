@@ -1,6 +1,7 @@
 //! Hot restarts between two real processes, and their failures.
 use crate::common::{PATIENCE, Running};
 use admin::{Connection, Endpoint, RestartOffer, SharedSocket, SocketKind, request_restart};
+use durable::lock::DataLock;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -11,7 +12,6 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 use test_support::wait;
-use zone_manager::lock::DataLock;
 
 /// Connections between a client and a server.
 fn connections(count: usize) -> (Vec<TcpStream>, Vec<Connection>) {

@@ -3,6 +3,7 @@ use super::{ENDING, STARTING, Server, lock};
 use admin::{Connection, NewProcess, SharedSocket};
 use api::{ControlFuture, LocalApi, TokenRefused};
 use compile::Zone;
+use durable::lock::DataLock;
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -14,7 +15,6 @@ use worker::HandedConnection;
 use zone_manager::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
-use zone_manager::lock::DataLock;
 use zone_manager::status::{ServerState, Status};
 
 impl api::ServerControl for Server {

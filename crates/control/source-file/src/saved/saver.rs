@@ -6,6 +6,7 @@ use super::sweep::{KeptCopies, SAVING, sweep};
 use crate::limits::{SAVE_AT_END, SAVE_RETRY};
 use crate::saved::{CopyNote, FileId, check_is_copy, file_name, holds, note, open, path, write};
 use compile::Zone;
+use durable::files::Folder;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -15,7 +16,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use wire::{Name, NameBuf};
-use zone_manager::files::Folder;
 
 /// Saves zones into a folder; dropping it ends the thread.
 pub struct ZoneSaver {

@@ -5,11 +5,11 @@
 //! names its zone again.
 use super::{REMOVED, check_is_copy, removed_name};
 use crate::limits::TEMPORARY_AGE;
+use durable::files::{FileOwnerPolicy, Folder};
 use std::collections::HashSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use zone_manager::files::{FileOwnerPolicy, Folder};
 
 /// The prefix of temporary files.
 pub(super) const SAVING: &str = ".saving-";

@@ -4,8 +4,8 @@ use crate::keys::{Head, Keys, ListedKey, check_format, read_zone_value};
 use crate::limits::OPS_MAX;
 use crate::plan::replacement;
 use crate::staged::Move;
-use api::{read_stored, write_stored};
 use health::Finding;
+use model::{read_stored, write_stored};
 use wire::{Name, NameBuf, Rtype};
 
 const PREFIX: &str = "/dunlin/";

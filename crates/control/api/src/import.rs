@@ -12,14 +12,14 @@ use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
 use crate::receipt::{Wait, WaitQuery, WarningBody, wait_for, warnings, written};
 use crate::state::{ApiState, blocking};
-use crate::text::{SetBody, read_name, read_owner, read_type, read_value};
+use crate::text::{SetBody, read_name, read_owner, read_type};
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use hyper::StatusCode;
 use hyper::header::ETAG;
-use model::BrokenRule;
+use model::{BrokenRule, read_value};
 use records::{
     Batch, Edit, Policy, Precondition, Refused, Revision, SetKey, SetValue, SetWarning, View,
     WriteContext, WriteResult,

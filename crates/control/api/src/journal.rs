@@ -2,12 +2,12 @@
 use crate::body::{PathParams, QueryParams, page_limit};
 use crate::caller::Caller;
 use crate::description::{Refusals, ZonePath};
-use crate::members::ValueBody;
 use crate::principal::Verb;
 use crate::problem::Problem;
 use crate::state::ApiState;
-use crate::text::{read_name, write_value};
+use crate::text::read_name;
 use axum::extract::{Extension, State};
+use model::{ValueBody, write_value};
 use records::{ChangeKind, JournalEntry, Revision, SetKey, SetValue, WrittenSet};
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;

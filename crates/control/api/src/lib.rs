@@ -25,7 +25,6 @@ mod import;
 mod journal;
 pub mod limits;
 mod manage;
-mod members;
 mod operate;
 mod principal;
 mod problem;
@@ -40,7 +39,6 @@ mod shadow;
 mod snapshot;
 mod stall_timeout;
 mod state;
-mod stored;
 mod stream;
 mod text;
 mod tls;
@@ -51,11 +49,10 @@ pub use credentials::{
     CredentialFile, Credentials, NewCredential, TOKEN_PREFIX, TokenRefused, check_document,
 };
 pub use dump::ZoneText;
-pub use members::{MemberBody, MinUpBody, ValueBody};
+pub use model::{MemberBody, MinUpBody, ValueBody};
 pub use principal::{Grant, Pattern, Principal, Verb};
 pub use routes::openapi;
 pub use server::{LocalApi, serve};
 pub use state::{Api, ControlFuture, ServerControl};
-pub use stored::{read_stored, write_stored};
 pub use text::SetBody;
 pub use tls::{Certificates, Tls, certificate_status};

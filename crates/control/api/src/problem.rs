@@ -3,7 +3,7 @@ use crate::limits::{BODY_TIME_MAX, RETRY_AFTER_SECONDS};
 use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use model::BrokenRule;
+use model::{BrokenRule, InvalidField};
 use records::{Refused, Revision};
 use serde::Serialize;
 use std::fmt;
@@ -57,6 +57,12 @@ impl fmt::Display for Problem {
             Some(field) => write!(f, "{field}: {}", self.0.detail),
             None => f.write_str(&self.0.detail),
         }
+    }
+}
+
+impl From<InvalidField> for Problem {
+    fn from(InvalidField { field, rule, what }: InvalidField) -> Self {
+        Self::invalid(field, rule, what)
     }
 }
 

@@ -8,20 +8,19 @@ use crate::description::{
 };
 use crate::endpoints::check_known;
 use crate::limits::CHANGES_MAX;
-use crate::members::{FailWord, MemberBody, MinUpBody, ValueBody};
 use crate::principal::Verb;
 use crate::problem::{Problem, plainly};
 use crate::receipt::{Receipt, WaitQuery, receipt};
 use crate::shadow::{ShadowBody, put_keys};
 use crate::state::{ApiState, blocking};
-use crate::text::{
-    SetBody, read_data, read_name, read_owner, read_type, read_value, read_view, write_set,
-};
+use crate::text::{SetBody, read_name, read_owner, read_type, write_set};
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::ETAG;
 use hyper::{HeaderMap, StatusCode};
-use model::BrokenRule;
+use model::{
+    BrokenRule, FailWord, MemberBody, MinUpBody, ValueBody, read_data, read_value, read_view,
+};
 use records::shadow::Shadow;
 use records::{
     Batch, Edit, EditKind, Precondition, Revision, SetFilter, SetKey, SetValue, StoredSet, View,

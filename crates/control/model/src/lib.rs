@@ -2,17 +2,22 @@
 #![forbid(unsafe_code)]
 
 mod edit;
-mod rule;
+mod json;
 mod rules;
 
 pub use edit::{
     Change, Edit, EditKind, InvalidEdit, Precondition, Revision, SetKey, SetValue, View,
 };
-pub use rule::BrokenRule;
+pub use json::stored::{read_stored, write_stored};
+pub use json::{
+    FailWord, InvalidField, MemberBody, MinUpBody, ValueBody, default_policy, default_view,
+    read_data, read_value, read_view, write_value,
+};
 pub use rules::{
     CHECK_NAME_MAX, COMMENT_MAX, Choice, MinUp, Policy, SetRules, TIER_MAX, is_check_name,
     is_control,
 };
+pub use zonefile::BrokenRule;
 
 use std::fmt;
 use std::net::IpAddr;

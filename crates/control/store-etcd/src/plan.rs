@@ -1,8 +1,8 @@
 //! The changes of keys that a commit needs.
 use crate::keys::{Keys, ZoneValue};
 use crate::limits::{OPS_MAX, TRANSACTION_BYTES_MAX};
-use api::write_stored;
 use etcd_client::{DeleteOptions, TxnOp};
+use model::write_stored;
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem};
 use records::{PreparedWrite, StoreError, codec};

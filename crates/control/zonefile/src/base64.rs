@@ -1,6 +1,6 @@
 //! Canonical base 64 (RFC 4648 §3.5): the unused bits of the last character are zero. This catches
 //! mistyped last characters.
-use model::BrokenRule;
+use crate::BrokenRule;
 
 use crate::fields::Fields;
 use crate::report::{EntryError, quote};

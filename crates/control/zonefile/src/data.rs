@@ -1,11 +1,11 @@
 //! The data of one record in presentation form (RFC 1035 §5.1), without a file.
+use crate::BrokenRule;
 use domain::base::ParsedName;
 use domain::base::iana::Rtype as DomainRtype;
 use domain::base::rdata::ParseAnyRecordData;
 use domain::base::zonefile_fmt::{DisplayKind, ZonefileFmt};
 use domain::dep::octseq::parse::Parser;
 use domain::rdata::AllRecordData;
-use model::BrokenRule;
 use std::fmt::{self, Write};
 use wire::Rtype;
 

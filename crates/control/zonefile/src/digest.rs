@@ -58,8 +58,8 @@ pub(crate) fn problem(rtype: Rtype, data: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use crate::BrokenRule;
     use crate::read_data;
-    use model::BrokenRule;
     use wire::Rtype;
 
     #[test]

@@ -2,7 +2,7 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use model::BrokenRule;
+use crate::BrokenRule;
 use wire::{Class, Name, NameBuf, Rtype};
 
 use crate::fields::Fields;

@@ -1,7 +1,7 @@
 //! The fields of one entry, in order. Every error knows its position.
 use std::str::FromStr;
 
-use model::BrokenRule;
+use crate::BrokenRule;
 use wire::{Name, NameBuf};
 
 use crate::lex::Token;

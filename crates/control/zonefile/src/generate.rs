@@ -1,7 +1,7 @@
 //! $GENERATE with BIND's syntax: `$GENERATE start-stop[/step] owner [ttl] [class] type data`. In
 //! owner and data `$` is the number, `${offset,width,base}` the formatted number, and `$$` a dollar
 //! sign.
-use model::BrokenRule;
+use crate::BrokenRule;
 
 use crate::fields::Fields;
 use crate::lex::{Token, lex};

@@ -37,6 +37,7 @@ mod rare;
 mod rdata;
 mod reader;
 mod report;
+mod rule;
 mod scan;
 mod source;
 mod svcb;
@@ -53,6 +54,7 @@ pub use form::{has_canonical_names, make_canonical};
 pub use name::{InvalidName, read_name};
 pub use open::open;
 pub use report::{Error, LoadFailure, LoadSummary, SourcePosition};
+pub use rule::BrokenRule;
 pub use time::date_text;
 
 /// One record of a zone.

@@ -1,11 +1,11 @@
 //! Record data in wire form. Most types use `form`, a few the `domain` crate, all others RFC 3597.
+use crate::BrokenRule;
 use domain::base::Name as DomainName;
 use domain::base::iana::Rtype as DomainRtype;
 use domain::base::name::ParsedName;
 use domain::base::rdata::{ComposeRecordData, ParseAnyRecordData};
 use domain::dep::octseq::parse::Parser;
 use domain::rdata::{AllRecordData, ZoneRecordData};
-use model::BrokenRule;
 use wire::Rtype;
 
 use crate::fields::Fields;

@@ -3,7 +3,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::BrokenRule;
+use crate::BrokenRule;
 use wire::{Class, Name, Rtype};
 
 use crate::entry::{InheritedFields, TTL_HELP};

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use model::BrokenRule;
+use crate::BrokenRule;
 
 use crate::limits::QUOTED_CHARS_MAX;
 

@@ -4,7 +4,7 @@ use domain::base::charstr::CharStr;
 use domain::base::scan::{ConvertSymbols, EntrySymbol, Scanner, ScannerError, Symbol};
 use domain::dep::octseq::str::Str;
 
-use model::BrokenRule;
+use crate::BrokenRule;
 
 use crate::base64;
 use crate::fields::Fields;

@@ -1,7 +1,7 @@
 //! Reads a file as a stream of entries, through a window that grows only for a long entry.
 use std::io::{self, Read};
 
-use model::BrokenRule;
+use crate::BrokenRule;
 
 use crate::lex::{Entry, Token, lex};
 use crate::limits::{ENTRY_BYTES_MAX, READ_BYTES};

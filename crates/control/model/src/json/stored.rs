@@ -1,7 +1,6 @@
-//! The JSON of a record set in a shared store: that of the API, and the revision of its last write.
-use crate::members::ValueBody;
-use crate::text::{read_value, write_value};
-use records::{Revision, SetValue};
+//! The JSON of a record set in a shared store, with the revision of its last write.
+use super::{ValueBody, read_value, write_value};
+use crate::{Revision, SetValue};
 use serde::Serialize;
 use serde_json::Value;
 use wire::Rtype;

@@ -94,9 +94,9 @@ fleet: ## write examples/fleet again
 
 bpf: ## compile the XDP programs again; their objects are committed
 	@scripts/require test
-	@crates/dataplane/port-xdp/bpf/build crates/dataplane/port-xdp/bpf/filter.c crates/dataplane/port-xdp/bpf/filter.o
-	@crates/dataplane/port-xdp/bpf/build lab/echo/bpf/echo.c lab/echo/bpf/echo.o
-	@cd crates/dataplane/port-xdp/bpf && for protocol in 2 3; do \
+	@crates/kernel/bpf/bpf/build crates/dataplane/port-xdp/bpf/filter.c crates/dataplane/port-xdp/bpf/filter.o
+	@crates/kernel/bpf/bpf/build lab/echo/bpf/echo.c lab/echo/bpf/echo.o
+	@cd crates/kernel/bpf/bpf && for protocol in 2 3; do \
 	  ./build dispatcher.c dispatcher-$$protocol.o -DPROTOCOL=$$protocol && \
 	  ./build dispatcher.c dispatcher-$$protocol-frags.o -DPROTOCOL=$$protocol -DFRAGS || exit 1; done
 

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub enum Layer {
     /// `crates/core`: pure functions, without allocation.
     Core,
+    /// `crates/kernel`: requests to the kernel and programs in it, without DNS.
+    Kernel,
     /// `crates/dataplane`: what runs per packet.
     DataPlane,
     /// `crates/control`: what may allocate and wait.
@@ -24,8 +26,9 @@ pub enum Layer {
 }
 
 /// Folders of crates, relative to the root.
-const FOLDERS: [(&str, Layer); 7] = [
+const FOLDERS: [(&str, Layer); 8] = [
     ("crates/core", Layer::Core),
+    ("crates/kernel", Layer::Kernel),
     ("crates/dataplane", Layer::DataPlane),
     ("crates/control", Layer::Control),
     ("crates/node", Layer::Node),

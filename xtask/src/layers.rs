@@ -20,6 +20,9 @@ const HEAVY: [&str; 9] = [
     "tracing-subscriber",
 ];
 
+/// The crates that may depend on those of the kernel, which have no DNS in them.
+const KERNEL_USERS: [&str; 4] = ["bpf", "lab-echo", "lab-load", "port-xdp"];
+
 /// What is wrong, a line each.
 pub fn violations(crates: &[Crate]) -> Vec<String> {
     let mut wrong = Vec::new();
@@ -43,6 +46,12 @@ fn check_direction(one: &Crate, crates: &[Crate], wrong: &mut Vec<String>) {
                 "{} ({:?}) depends on {} ({:?}), which lies in a higher layer",
                 one.name, one.layer, other.name, other.layer
             ));
+        }
+        if other.layer == Layer::Kernel && !KERNEL_USERS.contains(&one.name.as_str()) {
+            wrong.push(format!("{} is none of the users of {}", one.name, other.name));
+        }
+        if one.layer == Layer::Kernel && other.layer == Layer::Core {
+            wrong.push(format!("{} depends on {}: it has no DNS in it", one.name, other.name));
         }
     }
 }
@@ -198,6 +207,13 @@ mod tests {
             example("worker", Layer::DataPlane, &["zones"]),
         ];
         assert!(complaints(&up).contains("higher layer"), "{}", complaints(&up));
+        let kernel = [
+            example("wire", Layer::Core, &[]),
+            example("netlink", Layer::Kernel, &["wire"]),
+            example("worker", Layer::DataPlane, &["netlink"]),
+        ];
+        assert!(complaints(&kernel[..2]).contains("no DNS"), "{}", complaints(&kernel[..2]));
+        assert!(complaints(&kernel).contains("none of the users"), "{}", complaints(&kernel));
         let heavy = [example("worker", Layer::DataPlane, &["serde"])];
         assert!(complaints(&heavy).contains("I8"), "{}", complaints(&heavy));
         let core = [example("wire", Layer::Core, &["libc"])];

@@ -11,8 +11,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Folders that a path may leave out.
-const BASES: [&str; 7] =
-    ["", "crates", "crates/core", "crates/dataplane", "crates/control", "lab", "testing"];
+const BASES: [&str; 8] = [
+    "",
+    "crates",
+    "crates/core",
+    "crates/kernel",
+    "crates/dataplane",
+    "crates/control",
+    "lab",
+    "testing",
+];
 
 /// Folders whose paths exist, also those that name a folder.
 const FOLDERS: [&str; 9] = [

@@ -51,7 +51,7 @@ impl PortCounter {
     /// # Errors
     /// No interface has the address, or the caller may not open packet sockets (CAP_NET_RAW).
     pub fn start(address: SocketAddr) -> Result<Self, Error> {
-        let interface = interface::of_address(address.ip())?;
+        let interface = interface::of_address(address.ip())?.index;
         let open = |kind, port_at| {
             let conditions = datagrams(address, kind, port_at);
             counting_socket(&conditions, interface)

@@ -1,5 +1,6 @@
 //! What tests of several crates share.
 
+pub mod bpf;
 pub mod containerd;
 pub mod counting;
 pub mod etcd;

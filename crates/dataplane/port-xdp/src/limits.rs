@@ -45,10 +45,3 @@ pub const LINKS_MAX: usize = 1_024;
 pub const QUEUE_FREED_MAX: Duration = Duration::from_secs(1);
 /// How often it is checked meanwhile.
 pub const QUEUE_LOOK: Duration = Duration::from_millis(5);
-
-/// How long other processes may lock the dispatchers.
-pub const DISPATCHER_LOCKED_MAX: Duration = Duration::from_secs(5);
-/// How often the lock is tried meanwhile.
-pub const DISPATCHER_LOOK: Duration = Duration::from_millis(20);
-/// How often others may be faster in replacing a dispatcher.
-pub const DISPATCHER_TRIES: u32 = 10;

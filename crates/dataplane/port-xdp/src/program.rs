@@ -1,18 +1,17 @@
 //! The program that the kernel runs for every packet of an interface: it selects the packets for
 //! this server.
 
-use crate::attached::{AttachedProgram, ProgramMaps, XdpError};
-use crate::interface::{AttachMode, Interface, addresses};
+use crate::interface::{Interface, addresses};
 use crate::limits::TARGETS_MAX;
-use aya::EbpfLoader;
-use aya::maps::{HashMap, MapData, MapError, XskMap};
+use bpf::maps::{HashMap, MapData, MapError, XskMap};
+use bpf::{AttachMode, AttachedProgram, EbpfLoader, ProgramMaps, XdpError};
 use packet::frame::NETWORK_MAX;
 use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 /// `bpf/filter.c`, compiled.
-static OBJECT: &[u8] = aya::include_bytes_aligned!("../bpf/filter.o");
+static OBJECT: &[u8] = bpf::include_bytes_aligned!("../bpf/filter.o");
 
 /// The value of a target that every queue accepts: `ANY_QUEUE` of the program.
 const ANY_QUEUE: u32 = u32::MAX;
@@ -95,16 +94,17 @@ impl FilterProgram {
         loader.map_max_entries("targets", targets_max);
         let prepare = |tables: &mut ProgramMaps| {
             set_targets(tables, &rules.listen)?;
-            let table = |error| XdpError::Table("links", error);
+            let table = |error: MapError| XdpError::Table("links", error.into());
             let mut links =
                 HashMap::<_, u32, u32>::try_from(tables.get("links")?).map_err(table)?;
-            interface
-                .networks()
+            let networks = interface.networks().map_err(XdpError::Interface)?;
+            networks
                 .into_iter()
                 .try_for_each(|(index, tags)| links.insert(index, tags, 0).map_err(table))
         };
+        let device = interface.device();
         let routes = rules.route_check.then(RouteGuard::let_be_asked);
-        let attached = AttachedProgram::new(loader, OBJECT, interface, rules.priority, prepare)?;
+        let attached = AttachedProgram::new(loader, OBJECT, &device, rules.priority, prepare)?;
         Ok(Self { attached, _routes: routes })
     }
 
@@ -128,7 +128,7 @@ impl FilterProgram {
     /// # Errors
     /// The kernel refuses.
     pub fn serve(&mut self, queue: u32, socket: impl AsFd) -> Result<(), XdpError> {
-        let table = |error| XdpError::Table("sockets", error);
+        let table = |error: MapError| XdpError::Table("sockets", error.into());
         let mut sockets = XskMap::try_from(self.attached.tables.get("sockets")?).map_err(table)?;
         sockets.set(queue, socket.as_fd().as_raw_fd(), 0).map_err(table)
     }
@@ -228,7 +228,7 @@ fn key(target: SocketAddr) -> [u8; 20] {
 }
 
 fn of_targets(error: MapError) -> XdpError {
-    XdpError::Table("targets", error)
+    XdpError::Table("targets", error.into())
 }
 
 /// The map of addresses, each with its queue.
@@ -241,7 +241,12 @@ fn set_targets(tables: &mut ProgramMaps, listen: &[SocketAddr]) -> Result<(), Xd
     let own = addresses().map_err(XdpError::Interface)?;
     let asked = expand(listen, &own);
     if asked.len() > TARGETS_MAX {
-        return Err(XdpError::TooMany(asked.len()));
+        let why = format!(
+            "{} addresses are to be answered at, and {TARGETS_MAX} may be: list those of [server] \
+             listen one by one",
+            asked.len()
+        );
+        return Err(XdpError::Table("targets", why.into()));
     }
     let wanted: BTreeSet<_> = asked.into_iter().map(key).collect();
     let mut map = targets(tables)?;

@@ -57,7 +57,7 @@ fn answer(context: &ThreadContext, packet: &mut [u8]) -> Option<usize> {
 /// No interface has the address, another process has the port, or the privilege is missing.
 pub fn open(options: &Options, count: usize) -> Result<(Vec<Arc<OwnedFd>>, OwnedFd), Error> {
     let silencer = silence(options)?;
-    let interface = interface::of_address(options.listen.ip())?;
+    let interface = interface::of_address(options.listen.ip())?.index;
     if options.shared || count == 1 {
         let socket = Arc::new(bind(options, interface)?);
         return Ok((vec![socket; count], silencer));

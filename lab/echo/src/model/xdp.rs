@@ -8,13 +8,11 @@ use crate::model::packet::silence;
 use crate::reply::Reason;
 use crate::thread_context::ThreadContext;
 use crate::{Error, Model, Options, interface};
+use bpf::{AttachedProgram, EbpfLoader};
 use packet::frame::link_len;
 use packet::udp::Udp;
 use port::{Frame, Frames};
-use port_xdp::{
-    AttachedProgram, EbpfLoader, FilterProgram, FilterRules, Interface, XdpError, XdpQueue,
-    XdpSocket,
-};
+use port_xdp::{FilterProgram, FilterRules, Interface, XdpError, XdpQueue, XdpSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::any::Any;
 use std::io;
@@ -23,7 +21,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// `bpf/echo.c`, compiled.
-static OBJECT: &[u8] = port_xdp::include_bytes_aligned!("../../bpf/echo.o");
+static OBJECT: &[u8] = bpf::include_bytes_aligned!("../../bpf/echo.o");
 /// How often what the kernel has answered is looked at.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
@@ -49,11 +47,10 @@ pub struct Opened {
 /// No interface has the address, it has fewer queues, or the kernel refuses.
 pub fn open(options: &Options, count: usize) -> Result<Opened, Error> {
     let silencer = silence(options)?;
-    let index = interface::of_address(options.listen.ip())?;
+    let link = interface::of_address(options.listen.ip())?;
     let told = |error: XdpError| Error::Failed(error.to_string());
-    let interface = interface::name(index)
-        .and_then(|name| Interface::find(&name))
-        .map_err(|error| told(XdpError::Interface(error)))?;
+    let interface =
+        Interface::find(&link.name).map_err(|error| told(XdpError::Interface(error)))?;
     if options.model == Model::XdpTx {
         let program = attach_echo(&interface, options.listen).map_err(told)?;
         let devices = vec![Device::Program(program)];
@@ -85,7 +82,7 @@ fn attach_echo(interface: &Interface, listen: SocketAddr) -> Result<AttachedProg
     let port = listen.port().to_be_bytes();
     let mut loader = EbpfLoader::new();
     loader.override_global("address", &address, true).override_global("port", &port, true);
-    AttachedProgram::new(loader, OBJECT, interface, None, |_| Ok(()))
+    AttachedProgram::new(loader, OBJECT, &interface.device(), None, |_| Ok(()))
 }
 
 /// Answers by a queue, or looks at the program that answers, until it is to stop.
@@ -161,14 +158,10 @@ fn wait(fd: BorrowedFd<'_>, time: &Timespec) {
 }
 
 #[cfg(test)]
-use test_support::skip;
-
-#[cfg(test)]
 mod tests {
     use super::*;
     use packet::frame::{LinkHeader, ReplyPath, compose, headers_len, read};
     use std::path::Path;
-    use std::process::Command;
 
     #[test]
     fn a_frame_returns_with_its_vlan_tags() {
@@ -192,18 +185,7 @@ mod tests {
 
     #[test]
     fn the_committed_object_matches_its_source() {
-        let room = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let built = std::env::temp_dir().join(format!("dunlin-echo-{}.o", std::process::id()));
-        let mut build = Command::new(room.join("../../crates/dataplane/port-xdp/bpf/build"));
-        match build.arg(room.join("bpf/echo.c")).arg(&built).output() {
-            Ok(output) if output.status.success() => {
-                let made = std::fs::read(&built).expect("it was built");
-                let _ = std::fs::remove_file(&built);
-                assert!(made == OBJECT, "bpf/echo.o is not of bpf/echo.c: run `make bpf`");
-            }
-            other => {
-                skip::skip(&format!("no clang and llvm-strip (Debian: clang, llvm): {other:?}"));
-            }
-        }
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+        test_support::bpf::expect_object(&folder, "echo.c", "echo.o", &[]);
     }
 }

@@ -5,13 +5,14 @@ mod allocations;
 mod shapes;
 mod wire;
 
+use bpf::{AttachedProgram, EbpfLoader};
 use packet::{Packet, Verdict};
 use port::{Port, Udp};
 use port_contract::TestLink;
 use port_xdp::limits::FRAMES;
 use port_xdp::{
-    AttachMode, AttachedProgram, EbpfLoader, FilterCounts, FilterProgram, FilterRules, Interface,
-    XdpError, XdpQueue, XdpSocket, open,
+    AttachMode, FilterCounts, FilterProgram, FilterRules, Interface, XdpError, XdpQueue, XdpSocket,
+    open,
 };
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -293,7 +294,7 @@ fn a_kernel_that_knows_no_packets_in_several_buffers_has_a_program_of_its_own() 
     wire.in_server(|| {
         let interface = Interface::find("s0").unwrap();
         let attached =
-            AttachedProgram::new(EbpfLoader::new(), &object, &interface, None, |_| Ok(()));
+            AttachedProgram::new(EbpfLoader::new(), &object, &interface.device(), None, |_| Ok(()));
         assert_eq!(attached.expect("attached").mode(), AttachMode::Native);
     });
 }

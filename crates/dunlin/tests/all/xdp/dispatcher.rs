@@ -182,7 +182,7 @@ fn build(source: &str, object: &str, flag: &str) -> PathBuf {
     let mut built = BUILT.lock().expect("no other test failed in here");
     if built.insert(path.clone()) {
         let source = here.join("tests/all/xdp").join(source);
-        let mut build = Command::new(here.join("../dataplane/port-xdp/bpf/build"));
+        let mut build = Command::new(here.join("../kernel/bpf/bpf/build"));
         let output = build.arg(source).arg(&path).arg(flag).output().expect("bpf/build is there");
         assert!(output.status.success(), "clang and llvm-strip are there: {output:?}");
     }

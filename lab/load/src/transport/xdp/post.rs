@@ -1,8 +1,8 @@
 //! Frames: composes queries, and finds the channel of each received answer.
 
 use super::super::{Batch, Sent};
-use super::route::Address;
 use crate::clock::Clock;
+use netlink::LinkAddress;
 use packet::frame::{LinkHeader, ReplyPath, compose, headers_len, read};
 use port::Frames;
 use std::io;
@@ -26,7 +26,7 @@ pub(super) struct Post<F> {
     frames: F,
     server: SocketAddr,
     /// The addresses of both ends.
-    link: [Address; 2],
+    link: [LinkAddress; 2],
     channels: Vec<Channel>,
     /// For each port the channel that had it last.
     by_port: Box<[u32]>,
@@ -41,7 +41,7 @@ impl<F: Frames> Post<F> {
     pub fn new(
         frames: F,
         server: SocketAddr,
-        link: [Address; 2],
+        link: [LinkAddress; 2],
         channels: impl IntoIterator<Item = SocketAddr>,
     ) -> Self {
         let by_port = vec![NO_CHANNEL; 1 << 16].into();

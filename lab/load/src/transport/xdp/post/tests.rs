@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
-const OURS: Address = [2, 0, 0, 0, 0, 1];
-const THEIRS: Address = [2, 0, 0, 0, 0, 2];
+const OURS: LinkAddress = [2, 0, 0, 0, 0, 1];
+const THEIRS: LinkAddress = [2, 0, 0, 0, 0, 2];
 
 /// A device with one peer: this test.
 struct Wire {

@@ -1,8 +1,7 @@
 //! A program of the kernel, attached to an interface.
 
+use crate::attachment::AttachMode;
 use crate::dispatcher::{COMPONENT, DispatcherSlot};
-use crate::interface::{AttachMode, Interface};
-use crate::limits::TARGETS_MAX;
 use aya::maps::{Map, MapData, MapError, PerCpuArray};
 use aya::programs::links::FdLink;
 use aya::programs::{Program, ProgramError, Xdp, XdpMode};
@@ -11,7 +10,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::{fmt, io};
 
-/// Why an interface is not served by AF_XDP.
+/// Why a program does not run on an interface.
 #[derive(Debug)]
 pub enum XdpError {
     /// The interface does not exist, or is not suitable.
@@ -29,9 +28,7 @@ pub enum XdpError {
     /// The program would stay attached after the end of this process.
     NoLink,
     /// A map of the program refuses an entry.
-    Table(&'static str, MapError),
-    /// More addresses and ports than the map holds.
-    TooMany(usize),
+    Table(&'static str, Box<dyn Error + Send + Sync>),
 }
 
 impl fmt::Display for XdpError {
@@ -71,13 +68,8 @@ impl fmt::Display for XdpError {
                  Linux 5.9"
             ),
             Self::Table(name, error) => {
-                write!(f, "the XDP program's table of {name}: {}", chain(error))
+                write!(f, "the XDP program's table of {name}: {}", chain(&**error))
             }
-            Self::TooMany(count) => write!(
-                f,
-                "{count} addresses are to be answered at, and {TARGETS_MAX} may be: list those of \
-                 [server] listen one by one"
-            ),
         }
     }
 }
@@ -111,20 +103,34 @@ impl ProgramMaps {
         Self(names.into_iter().filter_map(table).collect())
     }
 
-    pub(crate) fn get(&mut self, name: &'static str) -> Result<&mut Map, XdpError> {
+    /// A map.
+    ///
+    /// # Errors
+    /// The program has none of this name.
+    pub fn get(&mut self, name: &'static str) -> Result<&mut Map, XdpError> {
         self.0.get_mut(name).ok_or_else(|| missing(name))
     }
 }
 
 fn missing(name: &'static str) -> XdpError {
-    XdpError::Table(name, MapError::InvalidName { name: name.to_owned() })
+    XdpError::Table(name, MapError::InvalidName { name: name.to_owned() }.into())
+}
+
+/// The interface that a program is attached to.
+#[derive(Clone, Copy, Debug)]
+pub struct Device<'n> {
+    /// Its name, for errors.
+    pub name: &'n str,
+    /// Its number.
+    pub index: u32,
 }
 
 /// A program with its maps, attached by a link: it is detached when this value is dropped, and when
 /// the process ends in any way. Or a component of a dispatcher, which remains if the process cannot
 /// remove it.
 pub struct AttachedProgram {
-    pub(crate) tables: ProgramMaps,
+    /// Its maps.
+    pub tables: ProgramMaps,
     mode: AttachMode,
     _link: Option<FdLink>,
     place: Option<DispatcherSlot>,
@@ -146,7 +152,7 @@ impl AttachedProgram {
     pub fn new(
         mut loader: EbpfLoader<'_>,
         object: &[u8],
-        interface: &Interface,
+        device: &Device<'_>,
         priority: Option<u32>,
         fill: impl Fn(&mut ProgramMaps) -> Result<(), XdpError>,
     ) -> Result<Self, XdpError> {
@@ -154,14 +160,14 @@ impl AttachedProgram {
         let mut tables = ProgramMaps::take(&mut ebpf);
         fill(&mut tables)?;
         let xdp = load(&mut ebpf)?;
-        let (mode, link) = match attach(xdp, interface, XdpMode::Driver) {
+        let (mode, link) = match attach(xdp, device, XdpMode::Driver) {
             Ok(link) => (AttachMode::Native, link),
             Err(busy @ XdpError::Busy(_)) => {
                 let Some(priority) = priority else { return Err(busy) };
-                return Self::join(loader, object, interface, priority, fill);
+                return Self::join(loader, object, device, priority, fill);
             }
             Err(error @ XdpError::NoLink) => return Err(error),
-            Err(_) => (AttachMode::Generic, attach(xdp, interface, XdpMode::Skb)?),
+            Err(_) => (AttachMode::Generic, attach(xdp, device, XdpMode::Skb)?),
         };
         Ok(Self { tables, mode, _link: Some(link), place: None })
     }
@@ -169,7 +175,7 @@ impl AttachedProgram {
     fn join(
         mut loader: EbpfLoader<'_>,
         object: &[u8],
-        interface: &Interface,
+        device: &Device<'_>,
         priority: u32,
         fill: impl Fn(&mut ProgramMaps) -> Result<(), XdpError>,
     ) -> Result<Self, XdpError> {
@@ -177,8 +183,8 @@ impl AttachedProgram {
         let mut tables = ProgramMaps::take(&mut ebpf);
         fill(&mut tables)?;
         let component = program(&mut ebpf, COMPONENT)?.try_into().map_err(unloaded)?;
-        let name = || interface.name.clone();
-        match DispatcherSlot::take(interface.index, priority, component) {
+        let name = || device.name.to_owned();
+        match DispatcherSlot::take(device.index, priority, component) {
             Ok(Some((place, mode))) => Ok(Self { tables, mode, _link: None, place: Some(place) }),
             Ok(None) => Err(XdpError::Busy(name())),
             Err(error) => Err(XdpError::Dispatcher(name(), error)),
@@ -213,7 +219,7 @@ impl AttachedProgram {
     /// # Errors
     /// The kernel refuses.
     pub fn counts<const N: usize>(&self) -> Result<[u64; N], XdpError> {
-        let table = |error| XdpError::Table("counts", error);
+        let table = |error: MapError| XdpError::Table("counts", error.into());
         let map = self.tables.0.get("counts").ok_or_else(|| missing("counts"))?;
         let counts = PerCpuArray::<&MapData, u64>::try_from(map).map_err(table)?;
         let mut sums = [0; N];
@@ -259,12 +265,12 @@ fn unloaded(error: ProgramError) -> XdpError {
     XdpError::Load(error.into())
 }
 
-fn attach(xdp: &mut Xdp, interface: &Interface, mode: XdpMode) -> Result<FdLink, XdpError> {
+fn attach(xdp: &mut Xdp, device: &Device<'_>, mode: XdpMode) -> Result<FdLink, XdpError> {
     let failed = |error: ProgramError| match busy(&error) {
-        true => XdpError::Busy(interface.name.clone()),
+        true => XdpError::Busy(device.name.to_owned()),
         false => XdpError::Attach(error.into()),
     };
-    let id = xdp.attach_to_if_index(interface.index, mode).map_err(failed)?;
+    let id = xdp.attach_to_if_index(device.index, mode).map_err(failed)?;
     let link = xdp.take_link(id).map_err(failed)?;
     // Without a link it was attached the old way, and is detached again here.
     link.try_into().map_err(|_| XdpError::NoLink)

@@ -5,7 +5,7 @@
 //! of all components, which replaces the first one atomically; other processes may do so while this
 //! one serves. Files record the components of a dispatcher, also after the end of its maker.
 
-use crate::interface::{AttachMode, Attachment, attached, replace};
+use crate::attachment::{AttachMode, Attachment, attached, replace};
 use crate::limits::{DISPATCHER_LOCKED_MAX, DISPATCHER_LOOK, DISPATCHER_TRIES};
 use aya::maps::{Array, Map, MapData, MapInfo};
 use aya::programs::links::FdLink;
@@ -384,6 +384,18 @@ use test_support::skip;
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn committed_objects_are_what_clang_makes() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf");
+        for (protocol, has_frags) in [(2, false), (2, true), (3, false), (3, true)] {
+            let (flag, frags) = (format!("-DPROTOCOL={protocol}"), &["-DFRAGS"][..]);
+            let (frags, name) = if has_frags { (frags, "-frags") } else { (&[][..], "") };
+            let object = format!("dispatcher-{protocol}{name}.o");
+            let flags = [&[flag.as_str()][..], frags].concat();
+            test_support::bpf::expect_object(&folder, "dispatcher.c", &object, &flags);
+        }
+    }
 
     #[test]
     fn the_kernel_takes_every_dispatcher() {

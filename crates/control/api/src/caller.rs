@@ -18,13 +18,13 @@ use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
 use hyper::header::AUTHORIZATION;
 use hyper::{HeaderMap, Method, StatusCode, Uri};
+use listen::ConnectionPermit;
 use records::{Edit, Revision, SetKey, WriteRights};
 use std::fmt::{self, Write};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::{Name, Rtype};
-use zone_manager::connection_limiter::{self, ConnectionPermit};
 
 /// The client of a connection.
 #[derive(Clone)]
@@ -340,7 +340,7 @@ impl Drop for AuditedRequest {
 /// Logs a client without a valid credential, up to a limit. Beyond it, a client that guesses
 /// credentials gets 429. Clients with a valid credential on the same network are not affected.
 fn reject(state: &ApiState, client: IpAddr, request: &Request, problem: Problem) -> Problem {
-    let (network, now) = (connection_limiter::client(client), Instant::now());
+    let (network, now) = (listen::client(client), Instant::now());
     if !state.failed_logins.is_stopped(network, now) {
         state.failed_logins.count(network, now);
         let (method, path) = (request.method(), request.uri().path());

@@ -1,10 +1,10 @@
 //! Counters of the API, for the status and the metrics.
 use crate::limits::WRITE_BUCKETS;
+use server_status::{ApiStatus, StatusHistogram};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use zone_manager::status::{ApiStatus, StatusHistogram};
 
 /// Counters of the API; they only grow.
 #[derive(Default)]

@@ -6,13 +6,13 @@ use crate::principal::{Grant, Principal};
 use documents::{ChangeError, Content, DocumentSet, Value, change};
 pub use format::{CredentialFile, check_document};
 use format::{Proof, Stored};
+use server_status::command::{Credential, CredentialKind, TokenOutcome, TokenRequest};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
-use zone_manager::command::{Credential, CredentialKind, TokenOutcome, TokenRequest};
 
 /// The first characters of every token, so that scanners for leaked secrets can find them.
 pub const TOKEN_PREFIX: &str = "dunlin_";

@@ -1,6 +1,6 @@
 //! A zone of any source as it is served, as a zone file. A piece of it is made when the client has
 //! room, so that nothing waits in memory: a client that does not read stops the walk, and is cut
-//! off by the [rate](crate::limits::READ_RATE_MIN) of every connection.
+//! off by the [rate](listen::limits::READ_RATE_MIN) of every connection.
 use crate::body::PathParams;
 use crate::bulk::{ZONE_FILE, begin_export};
 use crate::caller::Caller;

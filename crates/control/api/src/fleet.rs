@@ -10,9 +10,9 @@ use axum::extract::{Extension, State};
 use hyper::HeaderMap;
 use records::Refused;
 use serde::Serialize;
+use server_status::{FleetStatus, Member};
 use std::time::SystemTime;
 use utoipa::ToSchema;
-use zone_manager::status::{FleetStatus, Member};
 
 /// The servers that share a store.
 #[derive(Debug, Serialize, ToSchema)]

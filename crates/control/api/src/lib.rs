@@ -37,11 +37,9 @@ mod server;
 mod sets;
 mod shadow;
 mod snapshot;
-mod stall_timeout;
 mod state;
 mod stream;
 mod text;
-mod tls;
 mod zones;
 
 pub use counters::ApiCounters;
@@ -55,4 +53,3 @@ pub use routes::openapi;
 pub use server::{LocalApi, serve};
 pub use state::{Api, ControlFuture, ServerControl};
 pub use text::SetBody;
-pub use tls::{Certificates, Tls, certificate_status};

@@ -5,10 +5,6 @@ use std::time::Duration;
 pub const CONNECTIONS_MAX: usize = 1024;
 /// Connections from one IPv4 address or one IPv6 /64.
 pub const CONNECTIONS_PER_CLIENT_MAX: usize = 256;
-/// How long accepting pauses after an error, for example without a free descriptor.
-pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// Maximum time of a TLS handshake.
-pub const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Bytes of a request's line and header fields.
 pub const HEADER_LEN_MAX: usize = 64 << 10;
 /// Header fields of a request.
@@ -23,12 +19,6 @@ pub const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 pub const REQUESTS_PER_PRINCIPAL_MAX: usize = 192;
 /// Requests of one principal whose bodies are incomplete.
 pub const BODIES_PER_PRINCIPAL_MAX: usize = 64;
-/// How long a connection may make no progress in both directions.
-pub const STALL_TIME_MAX: Duration = Duration::from_secs(60);
-/// Bytes a second that a client must read of a response, while more is ready.
-pub const READ_RATE_MIN: u64 = 16 << 10;
-/// The time over which this rate is measured.
-pub const READ_RATE_TIME: Duration = Duration::from_secs(10);
 /// Maximum time of requests in progress after a stop.
 pub const LAST_CALL: Duration = Duration::from_secs(2);
 
@@ -118,9 +108,5 @@ pub const CREDENTIALS_MAX: usize = 10_000;
 pub const SUBJECT_LEN_MAX: usize = 512;
 /// Bytes of the file of credentials.
 pub const CREDENTIALS_LEN_MAX: u64 = 64 << 20;
-/// Bytes of a file of certificates or of a key.
-pub const PEM_LEN_MAX: u64 = 4 << 20;
-/// Interval of checks of certificate files.
-pub const CERTIFICATES_LOOK: Duration = Duration::from_secs(5);
 /// How often a revert is planned again because another client wrote meanwhile.
 pub const REVERT_TRIES_MAX: usize = 8;

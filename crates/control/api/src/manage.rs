@@ -10,8 +10,8 @@ use axum::extract::{Extension, State};
 use hyper::{HeaderMap, StatusCode};
 use model::BrokenRule;
 use serde::{Deserialize, Serialize};
+use server_status::command::{AcceptedZone, Credential, ReloadOutcome, TokenOutcome, TokenRequest};
 use utoipa::{IntoParams, ToSchema};
-use zone_manager::command::{AcceptedZone, Credential, ReloadOutcome, TokenOutcome, TokenRequest};
 
 /// Query parameters of a reload.
 #[derive(Debug, Default, Deserialize, IntoParams)]

@@ -10,12 +10,14 @@ use axum::extract::{Extension, State};
 use hyper::HeaderMap;
 use model::BrokenRule;
 use serde::{Deserialize, Serialize};
+use server_status::command::{
+    Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed,
+};
+use server_status::{ServerState as Stage, Status, UpstreamStatus, ZoneState};
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
-use zone_manager::command::{Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed};
-use zone_manager::status::{ServerState as Stage, Status, UpstreamStatus, ZoneState};
 
 /// The status of the server, as `dunlin status -o json` shows it.
 #[derive(Debug, Serialize, ToSchema)]

@@ -1,33 +1,40 @@
-//! Connections: accept, limit, TLS, stop.
+//! The connections of the API.
 use crate::caller::{Origin, Peer};
+use crate::counters::ApiCounters;
 use crate::limits::{
-    ACCEPT_PAUSE, CERTIFICATES_LOOK, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX,
-    HANDSHAKE_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
+    CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX,
+    LAST_CALL,
 };
 use crate::problem::{MEDIA, Problem};
 use crate::routes;
-use crate::stall_timeout::StallTimeout;
 use crate::state::Api;
-use crate::tls::{Tls, subjects};
 use axum::Router;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::future::Future;
+use listen::limits::HANDSHAKE_TIME_MAX;
+use listen::{
+    AcceptedConnection, Admission, ConnectionLimits, ConnectionService, Handshake, HttpLimits, Tls,
+    serve_http,
+};
+use std::future::{Future, pending};
 use std::io;
-use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, copy, sink};
-use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
-use tokio_rustls::TlsAcceptor;
+use tokio::time::timeout;
 use tower_service::Service;
-use zone_manager::connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit};
+
+const LIMITS: ConnectionLimits =
+    ConnectionLimits { all: CONNECTIONS_MAX, of_client: CONNECTIONS_PER_CLIENT_MAX, denied: 0 };
+
+const HTTP_LIMITS: HttpLimits = HttpLimits {
+    header_len_max: HEADER_LEN_MAX,
+    headers_max: HEADERS_MAX,
+    header_time_max: HEADER_TIME_MAX,
+    keeps_alive: true,
+};
 
 /// Serves `listener`, over TLS if there are certificates, until `stop`, and then finishes requests
 /// in progress. Needs a tokio runtime with time and network.
@@ -40,60 +47,59 @@ pub async fn serve(
     tls: Option<Arc<Tls>>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(listener)?;
     let counters = Arc::clone(&api.counters);
-    let router = routes::router(api);
-    let limits =
-        ConnectionLimits { all: CONNECTIONS_MAX, of_client: CONNECTIONS_PER_CLIENT_MAX, denied: 0 };
-    let permits = Arc::new(ConnectionLimiter::new(limits));
-    let (end, ending) = watch::channel(false);
-    let mut open = JoinSet::new();
-    let mut looks = interval(CERTIFICATES_LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut stop = pin!(stop);
-    loop {
-        tokio::select! {
-            () = &mut stop => break,
-            // Removes finished connections.
-            Some(_) = open.join_next() => {}
-            _ = looks.tick() => if let Some(tls) = tls.clone() {
-                drop(spawn_blocking(move || tls.look()));
-            },
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    let client = peer.ip().to_canonical();
-                    // If all connections have a request in progress, the new one is closed.
-                    let Some(permit) = permits.take(client).map(Arc::new) else {
-                        counters.full();
-                        continue;
-                    };
-                    let (taken, ending) = (Arc::clone(&permit), ending.clone());
-                    let served = serve_connection(
-                        stream, taken, peer, router.clone(), tls.clone(), ending,
-                    );
-                    let counters = Arc::clone(&counters);
-                    open.spawn(async move {
-                        let _open = counters.open();
-                        tokio::select! {
-                            () = served => {}
-                            () = permit.evicted() => counters.evicted(),
-                        }
-                    });
-                }
-                Err(why) => {
-                    tracing::warn!("a connection to [api] could not be accepted: {why}");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            },
+    let following = tls.clone();
+    let following = async {
+        match following {
+            Some(tls) => tls.follow_files().await,
+            None => pending().await,
+        }
+    };
+    let service = Arc::new(NetworkApi { router: routes::router(api), tls, counters });
+    tokio::select! {
+        ended = listen::accept(listener, service, LIMITS, LAST_CALL, stop) => ended,
+        () = following => Ok(()),
+    }
+}
+
+/// The API over the network.
+struct NetworkApi {
+    router: Router,
+    /// `None`: connections have no TLS.
+    tls: Option<Arc<Tls>>,
+    counters: Arc<ApiCounters>,
+}
+
+impl ConnectionService for NetworkApi {
+    const SECTION: &'static str = "[api]";
+
+    fn count(&self, admission: Admission, _: bool) {
+        match admission {
+            Admission::Admitted => {}
+            Admission::Full => self.counters.full(),
+            Admission::Evicted => self.counters.evicted(),
         }
     }
-    // No connection is left.
-    let _ = end.send(true);
-    let ended = async { while open.join_next().await.is_some() {} };
-    // Unfinished connections are closed when the set is dropped.
-    let _ = timeout(LAST_CALL, ended).await;
-    Ok(())
+
+    async fn serve(self: Arc<Self>, connection: AcceptedConnection) {
+        let _open = self.counters.open();
+        let AcceptedConnection { stream, client, permit, ending, .. } = connection;
+        // Responses are small, and a client waits for each.
+        let _ = stream.set_nodelay(true);
+        let peer =
+            |subjects| Peer { origin: Origin::Network(client), subjects, permit: Some(permit) };
+        let router = self.router.clone();
+        let Some(tls) = &self.tls else {
+            return serve_requests(stream, peer(Arc::default()), router, ending).await;
+        };
+        match tls.accept(stream, client).await {
+            Handshake::Done(stream, subjects) => {
+                serve_requests(stream, peer(subjects.into()), router, ending).await;
+            }
+            Handshake::PlainHttp(stream) => refuse_plain_http(stream).await,
+            Handshake::Failed => {}
+        }
+    }
 }
 
 /// The API at a Unix socket, for users of this machine who may manage the server.
@@ -114,46 +120,6 @@ impl LocalApi {
         let peer = Peer { origin: Origin::Local { uid }, subjects: Arc::default(), permit: None };
         serve_requests(stream, peer, self.router.clone(), self.ending.subscribe()).await;
     }
-}
-
-/// A connection, from its handshake to its end.
-async fn serve_connection(
-    stream: TcpStream,
-    permit: Arc<ConnectionPermit>,
-    peer: SocketAddr,
-    router: Router,
-    tls: Option<Arc<Tls>>,
-    ending: watch::Receiver<bool>,
-) {
-    // Responses are small, and a client waits for each.
-    let _ = stream.set_nodelay(true);
-    let client = peer.ip().to_canonical();
-    let (origin, permit) = (Origin::Network(client), Some(permit));
-    let Some(tls) = tls else {
-        let peer = Peer { origin, subjects: Arc::default(), permit };
-        return serve_requests(stream, peer, router, ending).await;
-    };
-    if is_plain_http(&stream).await {
-        return refuse_plain_http(stream).await;
-    }
-    let handshake = TlsAcceptor::from(tls.config()).accept(stream);
-    match timeout(HANDSHAKE_TIME_MAX, handshake).await {
-        Ok(Ok(stream)) => {
-            let certificates = stream.get_ref().1.peer_certificates();
-            let subjects = certificates.and_then(<[_]>::first).map(subjects).unwrap_or_default();
-            let peer = Peer { origin, subjects: subjects.into(), permit };
-            serve_requests(stream, peer, router, ending).await;
-        }
-        Ok(Err(why)) => tracing::debug!(%client, "no TLS handshake with [api]: {why}"),
-        Err(_) => tracing::debug!(%client, "a TLS handshake with [api] took too long"),
-    }
-}
-
-/// Whether a client sends an HTTP request instead of a TLS handshake.
-async fn is_plain_http(stream: &TcpStream) -> bool {
-    let mut first = [0];
-    let peeked = timeout(HANDSHAKE_TIME_MAX, stream.peek(&mut first)).await;
-    matches!(peeked, Ok(Ok(1))) && first[0].is_ascii_uppercase()
 }
 
 /// Responds to a client without TLS that it must use `https://`.
@@ -182,24 +148,11 @@ pub(crate) async fn serve_requests<S: AsyncRead + AsyncWrite + Unpin>(
     stream: S,
     peer: Peer,
     router: Router,
-    mut ending: watch::Receiver<bool>,
+    ending: watch::Receiver<bool>,
 ) {
-    let service = service_fn(|mut request: Request<Incoming>| {
+    let handler = service_fn(|mut request: Request<Incoming>| {
         request.extensions_mut().insert(peer.clone());
         router.clone().call(request)
     });
-    let mut connection = pin!(
-        http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIME_MAX)
-            .max_buf_size(HEADER_LEN_MAX)
-            .max_headers(HEADERS_MAX)
-            .serve_connection(TokioIo::new(StallTimeout::new(stream)), service)
-    );
-    tokio::select! {
-        // The client broke the protocol or was too slow.
-        _ = &mut connection => return,
-        _ = ending.wait_for(|ends| *ends) => connection.as_mut().graceful_shutdown(),
-    }
-    let _ = connection.await;
+    serve_http(stream, handler, HTTP_LIMITS, ending).await;
 }

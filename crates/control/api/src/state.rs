@@ -12,6 +12,10 @@ use crate::rate_limiter::RateLimiter;
 use compile::Zone;
 use health::HealthService;
 use records::{RecordService, Refused};
+use server_status::Status;
+use server_status::command::{
+    AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
+};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -19,10 +23,6 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use wire::Name;
-use zone_manager::command::{
-    AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
-};
-use zone_manager::status::Status;
 
 /// An outcome that is awaited: the threads that answer queries, or a disk, take part.
 pub type ControlFuture<'s, T> = Pin<Box<dyn Future<Output = T> + Send + 's>>;

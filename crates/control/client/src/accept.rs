@@ -2,10 +2,10 @@
 use crate::cli::{self, Output};
 use crate::local::LocalClient;
 use command_line::{count, plain};
+use server_status::command::AcceptedZone;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use zone_manager::command::AcceptedZone;
 
 /// Accepts held zones and prints the result. The exit status is 0 if every accepted zone is served.
 ///

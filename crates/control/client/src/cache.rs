@@ -2,12 +2,12 @@
 use crate::cli::{self, CacheCommand, Output};
 use crate::local::LocalClient;
 use command_line::{Side, align, count, format_bytes, plain, plural, span};
+use server_status::command::{
+    CachedAnswer, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed,
+};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use zone_manager::command::{
-    CachedAnswer, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed,
-};
 
 /// Sends the command to the server and prints the result.
 ///

@@ -6,14 +6,14 @@ use config::Admin;
 use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use server_status::Status;
+use server_status::command::{
+    AcceptedZone, Credential, FlushScope, ReloadOutcome, ThreadCacheEntry, ThreadFlushed,
+};
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use zone_manager::command::{
-    AcceptedZone, Credential, FlushScope, ReloadOutcome, ThreadCacheEntry, ThreadFlushed,
-};
-use zone_manager::status::Status;
 
 /// Why the state of an address was not set.
 #[derive(Debug)]

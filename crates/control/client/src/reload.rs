@@ -4,11 +4,11 @@ use crate::limits::STATUS_ZONES_MAX;
 use crate::local::LocalClient;
 use crate::status_text;
 use command_line::{plain, plural};
+use server_status::command::{ReloadOutcome, ZoneChange};
+use server_status::{ZoneState, ZoneStatus};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use zone_manager::command::{ReloadOutcome, ZoneChange};
-use zone_manager::status::{ZoneState, ZoneStatus};
 
 /// Reloads the server and prints the result. The exit status is 0 if the server accepted the config
 /// and every zone file.

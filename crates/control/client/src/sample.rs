@@ -1,5 +1,5 @@
 //! A sample status of a running server, for tests.
-use zone_manager::status::{
+use server_status::{
     ConfigStatus, HotEntry, HottestNames, Process, ServerState, Status, StatusHistogram,
     StreamStatus, ThreadStatus, ZoneState, ZoneStatus,
 };

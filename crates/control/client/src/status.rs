@@ -7,13 +7,13 @@ use crate::local::LocalClient;
 use crate::status_text::{self, quantile};
 use crate::upstreams::write_upstreams;
 use command_line::{Paint, Side, align, count, format_bytes, plain, plural, span};
-use std::error::Error;
-use std::io::{self, Write};
-use std::process::ExitCode;
-use zone_manager::status::{
+use server_status::{
     ApiStatus, CacheStatus, Fault, HostsStatus, ServerState, Status, StatusHistogram, StoreStatus,
     TapStatus, ThreadStatus, XdpStatus, ZoneState, ZoneStatus,
 };
+use std::error::Error;
+use std::io::{self, Write};
+use std::process::ExitCode;
 
 /// Prints the status of the server. The exit status is 0 if it is healthy.
 ///

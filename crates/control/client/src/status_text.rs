@@ -1,8 +1,8 @@
 //! Formats parts of a status as text.
 use crate::limits::STATUS_ERRORS_MAX;
 use command_line::{count, plain, plural, short, utc};
-use zone_manager::hold::HeldZone;
-use zone_manager::status::{DocumentsStatus, HealthStatus, StatusHistogram, ZoneStatus};
+use server_status::HeldZone;
+use server_status::{DocumentsStatus, HealthStatus, StatusHistogram, ZoneStatus};
 
 /// The time within which this share of all events ended; `-` without events.
 pub fn quantile(histogram: &StatusHistogram, share: f64) -> String {

@@ -3,10 +3,10 @@ use crate::cli::{self, Output, TokenCommand};
 use crate::local::LocalClient;
 use command_line::{Side, align, plain, utc};
 use serde_json::json;
+use server_status::command::{Credential, CredentialKind, TokenOutcome};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use zone_manager::command::{Credential, CredentialKind, TokenOutcome};
 
 /// Sends the request to the server and prints the result.
 ///

@@ -10,6 +10,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use rates::RateMeter;
 use screen::Screen;
+use server_status::Status;
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -17,7 +18,6 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
-use zone_manager::status::Status;
 
 enum Event {
     /// A status of the server, or why there is none, and the time of the request.

@@ -2,11 +2,11 @@
 use crate::cli::{self, Output, UpstreamCommand};
 use crate::local::LocalClient;
 use command_line::{Side, align, count, plain};
+use server_status::{Status, UpstreamState, unanswered_suffixes};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use zone_manager::status::{Status, UpstreamState, unanswered_suffixes};
 
 /// Sends the command to the server and prints the result.
 ///

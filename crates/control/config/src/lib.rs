@@ -35,9 +35,9 @@ pub use upstream::{ServerAddress, Upstream};
 pub use xdp::{Queues, Xdp};
 
 use crate::limits::{CONFIG_LEN_MAX, REWRITES_MAX, ZONES_MAX};
-use api::Certificates;
 pub use diagnostic::Diagnostic;
 use image::{RewriteRule, Rewrites};
+use listen::Certificates;
 use section::{Problems, Section};
 use std::collections::HashMap;
 use std::io::{self, Read};

@@ -7,8 +7,8 @@ use crate::section::Section;
 use crate::units;
 use crate::values;
 use crate::{Format, Level, StoreKind};
-use api::Certificates;
 use limit::{AclRule, Networks, Prefix, RateError};
+use listen::Certificates;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -355,11 +355,12 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 12] = [
+    pub(super) const PARTS: [&'static str; 13] = [
         "admin",
         "api",
+        "durable",
         "health",
-        "ops",
+        "listen",
         "query-samples",
         "records",
         "server",

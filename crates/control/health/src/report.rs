@@ -1,9 +1,9 @@
 //! What the prober tells of itself and of its targets.
 use crate::operator::Override;
 use serde::{Deserialize, Serialize};
+use server_status::HealthStatus;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use zone_manager::status::HealthStatus;
 
 /// A target, as an operator sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

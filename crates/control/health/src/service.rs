@@ -13,13 +13,13 @@ use crate::saved;
 use crate::webhook;
 use documents::{ChangeError, DocumentSet};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use server_status::HealthStatus;
 use std::io;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::sync::{mpsc, oneshot};
 use zone_manager::ZonePublisher;
-use zone_manager::status::HealthStatus;
 
 /// The name of the thread.
 pub const THREAD: &str = "health";

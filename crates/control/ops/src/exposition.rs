@@ -2,8 +2,8 @@
 //!
 //! They differ in the names of counters, in infos, and in the end. Values come from a status, so
 //! there is no registry, only a writer.
+use server_status::StatusHistogram;
 use std::fmt::{self, Display, Write};
-use zone_manager::status::StatusHistogram;
 
 /// The format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

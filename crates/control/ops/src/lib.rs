@@ -6,7 +6,6 @@
 
 mod answer;
 mod exposition;
-mod host;
 pub mod limits;
 mod metrics;
 mod ready;
@@ -18,9 +17,9 @@ pub use exposition::{Exposition, Family, Format, Kind, Labels};
 pub use response::respond;
 pub use server::{Respond, serve_pages};
 
+use server_status::Status;
 use std::net::IpAddr;
 use std::sync::Arc;
-use zone_manager::status::Status;
 
 /// The sources of data, and the access check. Called from threads that may block.
 #[derive(Clone)]

@@ -7,9 +7,6 @@ pub const CONNECTIONS_MAX: usize = 32;
 pub const CONNECTIONS_PER_CLIENT_MAX: usize = 8;
 /// Open connections of denied clients, to send them an error. They do not count for others.
 pub const DENIED_MAX: usize = 4;
-/// The pause of accepting after an error, such as too many open files. The listener's backlog
-/// limits waiting connections.
-pub const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Bytes of a request's line and header fields.
 pub const HEADER_LEN_MAX: usize = 8 << 10;

@@ -8,12 +8,12 @@ use crate::exposition::{Exposition, Format, Kind};
 use crate::limits::ZONE_SERIES_MAX;
 use Kind::{Counter, Gauge, Info};
 use packet::DropReason;
-use std::collections::BTreeMap;
-use wire::Rcode;
-use zone_manager::status::{
+use server_status::{
     Fault, HostsStatus, ServerState, ShardStatus, Status, ThreadStatus, UpstreamState,
     UpstreamStatus, XdpStatus, ZoneState, ZoneStatus, fault_kinds,
 };
+use std::collections::BTreeMap;
+use wire::Rcode;
 
 /// Counters of this crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -440,7 +440,7 @@ fn process(out: &mut Exposition, status: &Status) {
 mod tests {
     use super::*;
     use crate::limits::RESPONSES_LEN_MAX;
-    use zone_manager::status::{SignatureSpan, StatusHistogram};
+    use server_status::{SignatureSpan, StatusHistogram};
 
     /// The largest possible status: all workers and zones, with the longest names.
     fn largest() -> Status {

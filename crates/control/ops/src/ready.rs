@@ -1,6 +1,6 @@
 //! Whether clients should use a server.
 use crate::limits::{FAULTS_LEN_MAX, NAMED_MAX};
-use zone_manager::status::{Fault, ServerState, Status, ZoneState, ZoneStatus};
+use server_status::{Fault, ServerState, Status, ZoneState, ZoneStatus};
 
 /// Why the server is ready, or why not.
 ///
@@ -50,7 +50,7 @@ fn some(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zone_manager::status::{FleetStatus, StoreStatus, find_faults};
+    use server_status::{FleetStatus, StoreStatus, find_faults};
 
     fn zone(name: &str, state: ZoneState, refused: bool) -> ZoneStatus {
         let refused_seconds = refused.then_some(1.0);

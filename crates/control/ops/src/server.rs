@@ -1,26 +1,41 @@
-//! Accepts, limits and ends connections.
-use crate::host;
+//! The pages of one listener.
 use crate::limits::{
-    ACCEPT_PAUSE, CONNECTION_TIME_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, DENIED_MAX,
-    DENIED_TIME_MAX, HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
+    CONNECTION_TIME_MAX, CONNECTIONS_MAX, CONNECTIONS_PER_CLIENT_MAX, DENIED_MAX, DENIED_TIME_MAX,
+    HEADER_LEN_MAX, HEADER_TIME_MAX, HEADERS_MAX, LAST_CALL,
 };
 use crate::response::line_response;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use listen::{
+    AcceptedConnection, Admission, ConnectionLimits, ConnectionService, HttpLimits,
+    is_expected_host, serve_http,
+};
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::net::IpAddr;
-use std::pin::pin;
 use std::sync::Arc;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-use zone_manager::connection_limiter::{ConnectionLimiter, ConnectionLimits, ConnectionPermit};
+use tokio::time::timeout;
+
+/// What a client reads whose Host is another one.
+const WRONG_HOST: &str = "this Host is not served at a loopback address: use an address, \
+                          `localhost`, or a name in [ops] hosts in the config of the server";
+
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    all: CONNECTIONS_MAX,
+    of_client: CONNECTIONS_PER_CLIENT_MAX,
+    denied: DENIED_MAX,
+};
+
+/// A connection has one request.
+const HTTP_LIMITS: HttpLimits = HttpLimits {
+    header_len_max: HEADER_LEN_MAX,
+    headers_max: HEADERS_MAX,
+    header_time_max: HEADER_TIME_MAX,
+    keeps_alive: false,
+};
 
 /// What answers requests.
 pub trait Respond: Send + Sync + 'static {
@@ -52,82 +67,45 @@ pub async fn serve_pages<R: Respond>(
     responder: Arc<R>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<()> {
-    listener.set_nonblocking(true)?;
-    let listener = TcpListener::from_std(listener)?;
-    let places = ConnectionLimits {
-        all: CONNECTIONS_MAX,
-        of_client: CONNECTIONS_PER_CLIENT_MAX,
-        denied: DENIED_MAX,
-    };
-    let limiter = Arc::new(ConnectionLimiter::new(places));
-    let mut open = JoinSet::new();
-    let mut stop = pin!(stop);
-    loop {
-        tokio::select! {
-            () = &mut stop => break,
-            // Drop ended connections.
-            Some(_) = open.join_next() => {}
-            accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => {
-                    let address = peer.ip().to_canonical();
-                    let allowed = responder.allow(address);
-                    let permit = match allowed {
-                        true => limiter.take(address),
-                        false => limiter.take_denied(),
-                    };
-                    responder.count_connection(allowed, permit.is_some());
-                    if let Some(permit) = permit {
-                        let responder = Arc::clone(&responder);
-                        open.spawn(serve_connection(stream, responder, permit, allowed));
-                    }
-                }
-                Err(why) => {
-                    tracing::warn!("a connection to [ops] could not be accepted: {why}");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            },
-        }
-    }
-    let ended = async { while open.join_next().await.is_some() {} };
-    // Connections still open are closed with the set.
-    let _ = timeout(LAST_CALL, ended).await;
-    Ok(())
+    listen::accept(listener, Arc::new(Pages(responder)), LIMITS, LAST_CALL, stop).await
 }
 
-/// Serves one request.
-async fn serve_connection<R: Respond>(
-    stream: TcpStream,
-    responder: Arc<R>,
-    permit: ConnectionPermit,
-    allowed: bool,
-) {
-    // Unknown: as strict as over a loopback address.
-    let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
-    let is_loopback = local.is_none_or(|address| address.is_loopback());
-    let service = service_fn(|request: Request<Incoming>| {
-        let (responder, serving) = (Arc::clone(&responder), permit.serve());
-        async move {
-            let is_expected =
-                || host::is_expected(request.uri(), request.headers(), responder.hosts());
-            let answer = match allowed && is_loopback && !is_expected() {
-                true => line_response(StatusCode::MISDIRECTED_REQUEST, host::WRONG_HOST),
-                false => responder.answer(request, allowed).await,
-            };
-            drop(serving);
-            Ok::<_, Infallible>(answer)
+/// Serves the pages of a responder.
+struct Pages<R>(Arc<R>);
+
+impl<R: Respond> ConnectionService for Pages<R> {
+    const SECTION: &'static str = "[ops]";
+
+    fn allows(&self, client: IpAddr) -> bool {
+        self.0.allow(client)
+    }
+
+    fn count(&self, admission: Admission, is_allowed: bool) {
+        if admission != Admission::Evicted {
+            self.0.count_connection(is_allowed, admission == Admission::Admitted);
         }
-    });
-    let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEADER_TIME_MAX)
-        .max_buf_size(HEADER_LEN_MAX)
-        .max_headers(HEADERS_MAX)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
-    let time_max = if allowed { CONNECTION_TIME_MAX } else { DENIED_TIME_MAX };
-    tokio::select! {
-        // Clients that are too slow or break the protocol are disconnected.
-        _ = timeout(time_max, connection) => {}
-        () = permit.evicted() => {}
+    }
+
+    async fn serve(self: Arc<Self>, connection: AcceptedConnection) {
+        let AcceptedConnection { stream, is_allowed, permit, ending, .. } = connection;
+        // Unknown: as strict as over a loopback address.
+        let local = stream.local_addr().ok().map(|local| local.ip().to_canonical());
+        let is_loopback = local.is_none_or(|address| address.is_loopback());
+        let handler = service_fn(|request: Request<Incoming>| {
+            let (responder, serving) = (Arc::clone(&self.0), permit.serve());
+            async move {
+                let is_expected =
+                    || is_expected_host(request.uri(), request.headers(), responder.hosts());
+                let answer = match is_allowed && is_loopback && !is_expected() {
+                    true => line_response(StatusCode::MISDIRECTED_REQUEST, WRONG_HOST),
+                    false => responder.answer(request, is_allowed).await,
+                };
+                drop(serving);
+                Ok::<_, Infallible>(answer)
+            }
+        });
+        let time_max = if is_allowed { CONNECTION_TIME_MAX } else { DENIED_TIME_MAX };
+        // Clients that are too slow are disconnected.
+        let _ = timeout(time_max, serve_http(stream, handler, HTTP_LIMITS, ending)).await;
     }
 }

@@ -1,11 +1,11 @@
 //! The most frequent names and clients.
 use crate::limits::{HOT_RANKS, SKETCH_ENTRIES, SKETCH_HALF_LIFE};
 use crate::sketch::Sketch;
+use server_status::{HotEntry, HottestNames};
 use std::net::IpAddr;
 use std::time::Duration;
 use tap::Sample;
 use wire::{HEADER_LEN, Name};
-use zone_manager::status::{HotEntry, HottestNames};
 
 /// Counts names and clients, with those of dropped queries.
 pub struct HotCounters {

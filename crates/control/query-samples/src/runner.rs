@@ -7,6 +7,7 @@ use crate::querylog::{LogCounts, QueryLog};
 use crate::sample_rate::SampleRate;
 use crate::settings::{DnstapSettings, TapSettings};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use server_status::{HottestNames, TapStatus};
 use std::io;
 use std::mem::take;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,7 +18,6 @@ use std::time::{Duration, Instant};
 use sync::EventReader;
 use tap::Sample;
 use tap::{QueryTap, SampleRng, SharedRate};
-use zone_manager::status::{HottestNames, TapStatus};
 
 /// Processes samples in a thread of its own. Dropping it ends the thread, which writes the
 /// remaining samples within [`STOP_MAX`].

@@ -1,7 +1,7 @@
 //! The servers that share a store.
 use crate::{Refused, Revision};
+use server_status::{FleetStatus, Member};
 use zone_manager::Answer;
-use zone_manager::status::{FleetStatus, Member};
 
 /// The servers that share a store, as one of them sees them.
 pub trait Fleet: Send + Sync {

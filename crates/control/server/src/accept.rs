@@ -1,11 +1,12 @@
 //! Accepts a held zone: serves the held content, or reads its file again.
 use crate::server::Server;
 use command_line::count;
+use server_status::HeldZone;
+use server_status::command::AcceptedZone;
+use server_status::{HostsStatus, ZoneStatus};
 use wire::{Name, NameBuf};
 use zone_manager::Stopped;
-use zone_manager::command::AcceptedZone;
-use zone_manager::hold::{Acceptance, HeldZone};
-use zone_manager::status::{HostsStatus, ZoneStatus};
+use zone_manager::hold::Acceptance;
 
 impl Server {
     /// Serves the held content of one zone or of all zones, and waits until their files are read
@@ -118,7 +119,8 @@ mod tests {
 
     #[test]
     fn outcome_says_whether_the_file_is_served_and_why_not() {
-        let held = HeldZone { had: 2_000, has: 12, since_seconds: 1.0, is_cut: false };
+        let held =
+            HeldZone { had: 2_000, has: 12, since_seconds: 1.0, is_cut: false, lost_most: true };
         let zone = |edit: fn(&mut ZoneStatus)| {
             let mut status = ZoneStatus { serial: Some(7), ..ZoneStatus::default() };
             edit(&mut status);

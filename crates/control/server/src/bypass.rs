@@ -10,11 +10,11 @@ use port_xdp::{
     XdpQueue, XdpSocket,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use server_status::{XdpQueueStatus, XdpStatus};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use zone_manager::status::{XdpQueueStatus, XdpStatus};
 
 /// The port of an AF_XDP queue.
 pub type QueuePort = Udp<XdpQueue<XdpSocket>>;

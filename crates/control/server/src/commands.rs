@@ -3,13 +3,13 @@
 use crate::forward_table::{ForwardChange, ForwardTable};
 use crate::limits::{COMMAND_PAUSE, COMMAND_TIME_MAX};
 use crate::threads::ThreadCommander;
+use server_status::command::{
+    CachedAnswer, Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed,
+};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
 use upstream::{CommandPending, CommandReport};
 use wire::{NameBuf, Rcode, Rtype};
-use zone_manager::command::{
-    CachedAnswer, Command, CommandOutcome, FlushScope, ThreadCacheEntry, ThreadFlushed,
-};
 
 /// The command senders of all threads; they run one command at a time.
 pub struct Commands(Mutex<Vec<ThreadCommander>>);

@@ -5,10 +5,10 @@ use api::{CredentialFile, Credentials, check_document};
 use config::{Config, StoreKind};
 use documents::DocumentSet;
 use health::{check_endpoint, checks_in, endpoints_in};
+use server_status::DocumentsStatus;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use zone_manager::status::DocumentsStatus;
 
 /// The file of the API's credentials, in the data folder.
 const CREDENTIALS: &str = "credentials.json";

@@ -1,8 +1,8 @@
 //! The status of upstreams and of the cache.
 use crate::forward_table::ForwardTable;
 use config::Cache;
+use server_status::{CacheStatus, ShardStatus, UpstreamState, UpstreamStatus};
 use upstream::{ResolverCounts, ShardCounts, StatusView};
-use zone_manager::status::{CacheStatus, ShardStatus, UpstreamState, UpstreamStatus};
 
 /// The status of the upstreams, from all threads.
 pub fn upstreams(table: &ForwardTable, views: &[StatusView]) -> Vec<UpstreamStatus> {

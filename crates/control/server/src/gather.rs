@@ -3,11 +3,11 @@ use crate::threads::ThreadCounters;
 use answer::{NOTIFY_NAMES, TYPE_NAMES};
 use handler::{FIRST_NOTIFY, FIRST_TYPE, PANICS, TRUNCATED};
 use packet::DropReason;
+use server_status::{PanicStatus, StatusHistogram, StreamStatus, ThreadStatus};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wire::Rcode;
 use worker::{Connections, LatencyHistogram, WorkerTotals};
-use zone_manager::status::{PanicStatus, StatusHistogram, StreamStatus, ThreadStatus};
 
 /// Seconds since 1970.
 pub fn seconds(when: SystemTime) -> f64 {

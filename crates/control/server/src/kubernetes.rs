@@ -2,6 +2,7 @@
 use crate::documents::Documents;
 use crate::etcd::EtcdMap;
 use config::Config;
+use server_status::KubernetesStatus;
 use source_kube::client::Access;
 use source_kube::cluster::{Exposed, ObjectName};
 use source_kube::limits::Bounds;
@@ -10,7 +11,6 @@ use source_kube::source::{self, FleetPart, KubernetesSource, Running, Settings};
 use std::io;
 use std::path::Path;
 use zone_manager::ZonePublisher;
-use zone_manager::status::KubernetesStatus;
 
 /// The map of the fleet that has the objects of the cluster.
 const MAP: &str = "kubernetes";

@@ -13,6 +13,8 @@ use handler::AccessList;
 use handler::Settings;
 use health::HealthService;
 use query_samples::TapThread;
+use server_status::ConfigStatus;
+use server_status::command::ReloadOutcome;
 use std::collections::HashSet;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::{IpAddr, SocketAddr};
@@ -21,9 +23,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 use sync::Publisher;
 use upstream::TrustAnchors;
-use zone_manager::command::ReloadOutcome;
 use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
-use zone_manager::status::ConfigStatus;
 
 /// Access lists that are checked once for each connection.
 #[derive(Clone, Default)]

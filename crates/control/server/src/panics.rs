@@ -1,10 +1,10 @@
 //! Panics that cost one query: each is counted, and one a minute is logged.
 use crate::limits::{PANIC_LOG_PAUSE, PANIC_TEXT_MAX};
 use handler::{OnPanic, QueryPanic};
+use server_status::PanicStatus;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread;
 use std::time::{Instant, SystemTime};
-use zone_manager::status::PanicStatus;
 
 /// The last panic of all threads that answer.
 #[derive(Clone, Debug, Default)]

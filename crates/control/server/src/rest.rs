@@ -2,15 +2,16 @@
 //! nor metrics and health.
 use crate::limits::API_BLOCKING_MAX;
 use crate::threads;
-use api::{Api, ApiCounters, Tls};
+use api::{Api, ApiCounters};
+use listen::Tls;
 use records::RecordService;
+use server_status::{ApiStatus, CertificateStatus};
 use std::io;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
-use zone_manager::status::{ApiStatus, CertificateStatus};
 
 const THREAD: &str = "api";
 

@@ -17,12 +17,13 @@ use crate::zones;
 use crate::{gather, kubernetes, log, peer, prober, threads, workers};
 use ::health::HealthService;
 use admin::{CompletedRestart, Connection, Endpoint, RestartOffer};
-use api::Tls;
 use config::{Config, Streams};
 use durable::data_folder;
 use durable::lock::DataLock;
+use listen::Tls;
 use query_samples::TapThread;
 use rustix::thread::CapabilitySet;
+use server_status::{ServerState, Status};
 use source_file::CommandId;
 use std::error::Error;
 use std::net::TcpListener;
@@ -36,7 +37,6 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
 use worker::{HandedConnection, IsProxy, OnFailure};
-use zone_manager::status::{ServerState, Status};
 use zone_manager::{PublisherThread, ZonePublisher};
 
 /// An error is a sentence for the operator.

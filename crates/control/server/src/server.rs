@@ -30,6 +30,8 @@ use config::{Config, Steering, StoreKind, Streams};
 use durable::lock::DataLock;
 use ops::Ops;
 use query_samples::TapThread;
+use server_status::command::{Command, CommandOutcome, ReloadOutcome};
+use server_status::{ServerState, ZoneState};
 use std::error::Error;
 use std::mem;
 use std::os::fd::AsFd;
@@ -41,8 +43,6 @@ use tokio::time::{Instant, sleep};
 use upstream::StatusView;
 use worker::{HandedConnection, IsProxy, OnFailure};
 use zone_manager::ZonePublisher;
-use zone_manager::command::{Command, CommandOutcome, ReloadOutcome};
-use zone_manager::status::{ServerState, ZoneState};
 
 /// The thread that publishes snapshots.
 const CONTROL: &str = "control";
@@ -246,7 +246,7 @@ impl Server {
             ServerState::Starting => STARTING,
             ServerState::Draining => ENDING,
             ServerState::Serving if is_offered || self.is_handed_over() => OFFERED,
-            ServerState::Serving => return zone_manager::status::failed_threads(&self.failed()),
+            ServerState::Serving => return server_status::failed_threads(&self.failed()),
         };
         Some(why.to_owned())
     }

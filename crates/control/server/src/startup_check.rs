@@ -2,8 +2,8 @@
 use crate::privileges::Identity;
 use crate::workers;
 use admin::Endpoint;
-use api::{Certificates, Tls};
 use config::{Admin, Config, Diagnostic, Etcd, StoreKind, holds, trust};
+use listen::{Certificates, Tls};
 use rustix::fs::{Access, access};
 use std::fs;
 use std::io;
@@ -37,7 +37,7 @@ pub fn check_startup(config: &Config) -> StartupReport {
         messages.extend(Endpoint::check(path).err().map(|error| error.to_string()));
     }
     if let Some(certificates) = &config.api.tls {
-        let opened = Tls::open(certificates.clone());
+        let opened = Tls::open("api.tls", certificates.clone());
         messages.extend(opened.err().map(|why| format!("[api.tls] {why}")));
     }
     if let Some(log) = &config.log.queries.file {
@@ -153,7 +153,7 @@ fn of_etcd(etcd: &Etcd, config: &Path) -> Vec<Diagnostic> {
     found.extend(etcd.ca.as_ref().and_then(|ca| trust::read(ca, "[etcd] ca").err()));
     if let (Some(cert), Some(key)) = (&etcd.cert, &etcd.key) {
         let (cert, key) = (cert.clone(), key.clone());
-        let opened = Tls::open(Certificates { cert, key, client_ca: None });
+        let opened = Tls::open("api.tls", Certificates { cert, key, client_ca: None });
         found.extend(opened.err().map(|why| Diagnostic::of_file(config, format!("[etcd] {why}"))));
     }
     if let Some(file) = &etcd.password_file {

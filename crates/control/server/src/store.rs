@@ -4,6 +4,7 @@ use crate::resources::VERSION;
 use config::limits::MEMBER_NAME_LEN_MAX;
 use config::{Config, Etcd, Server, StoreKind};
 use records::{RecordService, ServiceThreads, Store, StoreSize, StoreSource};
+use server_status::{Member, StoreStatus, StoreZoneFault};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,6 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use store_redb::RedbStore;
 use zone_manager::ZonePublisher;
-use zone_manager::status::{Member, StoreStatus, StoreZoneFault};
 
 /// The writer thread.
 pub const WRITER: &str = records::WRITER_THREAD;

@@ -1,7 +1,7 @@
 //! Compares the zones before a reload with those after it.
+use server_status::ZoneStatus;
+use server_status::command::ZoneChange;
 use std::collections::HashMap;
-use zone_manager::command::ZoneChange;
-use zone_manager::status::ZoneStatus;
 
 /// The zones that were added, changed or removed, by serial and number of records.
 pub fn compare(before: &[ZoneStatus], now: &[ZoneStatus]) -> Vec<ZoneChange> {

@@ -9,11 +9,11 @@ use image::Node;
 use key::Keys;
 use model::BrokenRule;
 use record::{Signature, SignedSet, Verdict};
+use server_status::SignatureSpan;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 use wire::Rtype;
-use zone_manager::status::SignatureSpan;
 use zonefile::{Error, SourcePosition};
 
 /// Signatures that `dunlin check` verifies; of more than these, it verifies a sample.

@@ -15,6 +15,7 @@ use built_in::{BuiltInLoader, BuiltInSource};
 use files::{Copies, FileLoader, FileSource};
 use hosts::{HostsFiles, HostsLoader, HostsSource};
 use registry::ZoneRegistry;
+use server_status::{HostsStatus, ZoneStatus};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +24,6 @@ use std::time::{Duration, SystemTime};
 use tokio::sync::oneshot;
 use wire::NameBuf;
 use zone_manager::ZonePublisher;
-use zone_manager::status::{HostsStatus, ZoneStatus};
 
 /// The thread that loads zones.
 pub const LOADER: &str = "zone-files";

@@ -72,7 +72,7 @@ pub struct Running {
 
 impl Running {
     /// What is to be reported of it.
-    pub fn status(&self) -> zone_manager::status::KubernetesStatus {
+    pub fn status(&self) -> server_status::KubernetesStatus {
         self.status.get()
     }
 

@@ -1,6 +1,6 @@
 //! What is reported of the source.
+pub use server_status::{KubernetesStatus, KubernetesStream as StreamStatus};
 use std::sync::{Arc, Mutex, PoisonError};
-pub use zone_manager::status::{KubernetesStatus, KubernetesStream as StreamStatus};
 
 /// The status, shared by the source and who reports it.
 #[derive(Clone, Default)]

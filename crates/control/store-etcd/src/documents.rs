@@ -13,13 +13,13 @@ use documents::{Content, DocumentSet, Value, WriteError};
 use etcd_client::{
     Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
+use server_status::DocumentsStatus;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
-use zone_manager::status::DocumentsStatus;
 
 /// The format of each document.
 const FORMAT: u64 = 1;

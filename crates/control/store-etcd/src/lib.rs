@@ -34,10 +34,10 @@ pub use documents::{CheckDocument, DocumentKind, EtcdDocuments};
 pub use keyspace::EtcdLink;
 pub use map::EtcdMap;
 pub use members::OwnLease;
+use server_status::Member;
 pub use states::EtcdStates;
 use std::path::{Path, PathBuf};
 pub use store::EtcdStore;
-use zone_manager::status::Member;
 
 /// Where etcd is, and how to log in.
 #[derive(Clone, Debug, Default)]

@@ -9,6 +9,7 @@ use crate::shared::Shared;
 use crate::waits::{self, Waiter};
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
 use records::{Fleet, Refused, Revision};
+use server_status::{FleetStatus, Member};
 use std::convert::Infallible;
 use std::future;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -18,7 +19,6 @@ use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use zone_manager::status::{FleetStatus, Member};
 use zone_manager::{Answer, answer};
 
 /// How often to look whether etcd is followed.

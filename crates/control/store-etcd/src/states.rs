@@ -10,12 +10,12 @@ use crate::limits::{
 use crate::members::read_member;
 use etcd_client::{Compare, CompareOp, EventType, KeyValue, Txn, TxnOp, WatchResponse};
 use health::{Finding, FindingKey, FleetStates, Vantage};
+use server_status::DocumentsStatus;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
-use zone_manager::status::DocumentsStatus;
 
 /// The role of servers that probe.
 const ROLE: &str = "health";

@@ -5,13 +5,13 @@ use crate::limits::WAIT_KEPT;
 use crate::members::{EtcdFleet, read_member};
 use etcd_client::{PutOptions, Txn, TxnOp};
 use records::{Refused, Revision};
+use server_status::Member;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::Receiver;
 use tokio::time::{Instant, sleep, sleep_until};
 use zone_manager::Promise;
-use zone_manager::status::Member;
 
 /// How long to wait before etcd is asked again.
 const RETRY: Duration = Duration::from_millis(200);

@@ -9,7 +9,7 @@
 //! A hold of a file's zone stores two counts, not the content; its source reads the file again
 //! after it was accepted.
 use crate::limits::LOSS_MIN;
-use serde::{Deserialize, Serialize};
+use server_status::HeldZone;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -78,31 +78,6 @@ pub fn judge(evidence: &Evidence) -> Verdict {
     }
 }
 
-/// A zone or hosts file with held content.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct HeldZone {
-    /// Names in the served content.
-    pub had: u64,
-    /// Names in the held content.
-    pub has: u64,
-    /// When it was first held, in seconds since 1970.
-    pub since_seconds: f64,
-    /// The held content does not end with a newline.
-    pub is_cut: bool,
-}
-
-impl HeldZone {
-    /// Why it is held, with its file as the subject.
-    pub fn reason(&self) -> &'static str {
-        match (self.is_cut, is_loss(self.had, self.has)) {
-            (true, true) => "has lost more than half of its names and does not end with a newline",
-            (true, false) => "does not end with a newline, so its end may be missing",
-            (false, _) => "has lost more than half of its names",
-        }
-    }
-}
-
 /// Whether the change from `had` to `has` names is a loss of more than half, and at least
 /// [`LOSS_MIN`].
 fn is_loss(had: u64, has: u64) -> bool {
@@ -148,7 +123,8 @@ impl HeldZones {
         });
         if verdict == Verdict::Hold {
             let since_seconds = known.map_or_else(now_seconds, |entry| entry.held.since_seconds);
-            let held = HeldZone { had: had.unwrap_or_default(), has, since_seconds, is_cut };
+            let (had, lost_most) = (had.unwrap_or_default(), evidence.lost_most());
+            let held = HeldZone { had, has, since_seconds, is_cut, lost_most };
             entries.insert(key, HoldEntry { held, accepted: None });
         }
         verdict

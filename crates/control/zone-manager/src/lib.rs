@@ -8,8 +8,6 @@
 mod answer;
 mod catalog;
 mod choose;
-pub mod command;
-pub mod connection_limiter;
 mod edits;
 mod epoch;
 mod filter;
@@ -22,7 +20,6 @@ mod queue;
 mod sender;
 pub mod shares;
 mod source;
-pub mod status;
 pub mod validate;
 
 pub use answer::{Answer, Promise, Stopped, answer, block_on};

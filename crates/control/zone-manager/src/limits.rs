@@ -27,7 +27,3 @@ pub const LAYER_NEGATIVE_TTL: u32 = 30;
 pub const HEALTH_TARGETS_MAX: usize = 65_536;
 /// Sets that are named if an address is their last one.
 pub const LAST_SETS_SHOWN_MAX: usize = 10;
-/// Age of the last panic in the handling of a query, in seconds, until which it is a fault.
-pub const PANIC_AGE_MAX: f64 = 3_600.0;
-/// Names that the text of a fault has at most.
-pub const FAULT_NAMES_MAX: usize = 3;

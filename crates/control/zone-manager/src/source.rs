@@ -1,7 +1,7 @@
 //! The interface of sources: who they are, what they change, and what becomes of it.
-use crate::hold::HeldZone;
 use crate::sender::UpdateSender;
 use model::{BrokenRule, InvalidEdit};
+use server_status::HeldZone;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -68,7 +68,7 @@ impl Fixture {
     }
 
     /// Serves held content; `None`: the zone manager has none.
-    fn accept(&self, held: &str) -> Option<hold::HeldZone> {
+    fn accept(&self, held: &str) -> Option<server_status::HeldZone> {
         match self.publisher.accept(held).wait().unwrap() {
             hold::Acceptance::Served(held) => Some(held),
             _ => None,

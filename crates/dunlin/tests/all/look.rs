@@ -5,6 +5,11 @@ use api::{
     Api, ApiCounters, ControlFuture, CredentialFile, Credentials, LocalApi, ServerControl,
     TokenRefused,
 };
+use server_status::command::{
+    AcceptedZone, Command as ServerCommand, CommandOutcome, ReloadOutcome, TokenOutcome,
+    TokenRequest,
+};
+use server_status::{ServerState, Status, ThreadStatus, ZoneState, ZoneStatus, find_faults};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -12,11 +17,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use test_support::wait;
-use zone_manager::command::{
-    AcceptedZone, Command as ServerCommand, CommandOutcome, ReloadOutcome, TokenOutcome,
-    TokenRequest,
-};
-use zone_manager::status::{ServerState, Status, ThreadStatus, ZoneState, ZoneStatus, find_faults};
 
 /// A server that received a thousand more queries at each status request.
 struct TestServer {

@@ -1,12 +1,12 @@
 //! A dump over a connection: how far it is ahead of its reader, and how it ends.
 use super::*;
 use crate::caller::{Origin, Peer};
-use crate::limits::{READ_RATE_TIME, STALL_TIME_MAX};
 use crate::server::serve_requests;
 use axum::Router;
 use axum::routing::get;
 use compile::Loader;
 use image::{HASH_KEY_WORDS, HashKey};
+use listen::limits::{READ_RATE_TIME, STALL_TIME_MAX};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};

@@ -2,13 +2,18 @@
 use crate::memory::MemoryStore;
 use api::{
     Api, ApiCounters, ControlFuture, CredentialFile, Credentials, NewCredential, ServerControl,
-    Tls, TokenRefused,
+    TokenRefused,
 };
 use compile::{Image, Loader};
 use health::{Allow, Check, CheckKind, HealthService, HealthSettings};
 use image::HashKey;
+use listen::Tls;
 use records::{RecordService, ServiceThreads};
 use serde_json::Value;
+use server_status::command::{
+    AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome, TokenRequest,
+};
+use server_status::{ServerState, Status, UpstreamStatus, ZoneStatus};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -20,10 +25,6 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use wire::{Name, NameBuf, Rtype};
-use zone_manager::command::{
-    AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome, TokenRequest,
-};
-use zone_manager::status::{ServerState, Status, UpstreamStatus, ZoneStatus};
 use zone_manager::{HoldPolicy, Lane, PublisherThread, SourceKind, SourceSettings, ZonePublisher};
 
 pub const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,6 +1,6 @@
 //! TLS: authentication by certificate, and certificates that change.
 use crate::scene::{Reply, Scene, receive};
-use api::{Certificates, Tls};
+use listen::{Certificates, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, Issuer, KeyPair, SanType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -93,7 +93,9 @@ fn ask(
 fn certificate_and_token_are_credentials() {
     let authority = Authority::new();
     let scene = Scene::bare(|folder| {
-        Some(Arc::new(Tls::open(files(folder, &authority, "api.example")).expect("good files")))
+        Some(Arc::new(
+            Tls::open("api.tls", files(folder, &authority, "api.example")).expect("good files"),
+        ))
     });
     scene.create("ci", &["read *"], Some("spiffe://example/ci"));
     let known = authority.sign("spiffe://example/ci");
@@ -113,17 +115,18 @@ fn changed_certificates_are_read_again_and_bad_ones_refused() {
     let (old, new) = (Authority::new(), Authority::new());
     let mut held = None;
     let scene = Scene::bare(|folder| {
-        let tls = Arc::new(Tls::open(files(folder, &old, "api.example")).expect("good files"));
+        let tls =
+            Arc::new(Tls::open("api.tls", files(folder, &old, "api.example")).expect("good files"));
         held = Some((Arc::clone(&tls), folder.to_owned()));
         Some(tls)
     });
     let (tls, folder) = held.expect("made");
     assert!(ask(&scene, &old, None, &scene.root).is_some());
     fs::write(folder.join("cert.pem"), "no certificate, and of another length").expect("written");
-    tls.look();
+    tls.update();
     assert!(ask(&scene, &old, None, &scene.root).is_some(), "the old ones still hold");
     let _ = files(&folder, &new, "api.example");
-    tls.look();
+    tls.update();
     assert!(ask(&scene, &new, None, &scene.root).is_some());
     assert!(ask(&scene, &old, None, &scene.root).is_none());
 }
@@ -136,7 +139,7 @@ fn invalid_certificate_files_are_named() {
     let good = files(&folder, &authority, "api.example");
     let missing = Certificates { cert: folder.join("missing.pem"), ..good.clone() };
     let swapped = Certificates { key: good.cert.clone(), ..good.clone() };
-    let told = |files: Certificates| Tls::open(files).err().unwrap_or_default();
+    let told = |files: Certificates| Tls::open("api.tls", files).err().unwrap_or_default();
     assert!(told(missing).contains("missing.pem: cannot be read"));
     assert!(told(swapped).contains("cert.pem: holds no private key in PEM"));
     assert_eq!(told(good), "");
@@ -147,7 +150,9 @@ fn invalid_certificate_files_are_named() {
 fn http_to_a_tls_port_is_advised_to_use_https() {
     let authority = Authority::new();
     let scene = Scene::bare(|folder| {
-        Some(Arc::new(Tls::open(files(folder, &authority, "api.example")).expect("good files")))
+        Some(Arc::new(
+            Tls::open("api.tls", files(folder, &authority, "api.example")).expect("good files"),
+        ))
     });
     let mut stream = scene.connect();
     stream.write_all(b"GET /v1/zones HTTP/1.1\r\nHost: a\r\n\r\n").expect("connected");

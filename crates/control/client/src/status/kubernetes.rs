@@ -1,6 +1,6 @@
 //! What the status says of a Kubernetes cluster.
 use command_line::{plain, plural, utc};
-use zone_manager::status::{KubernetesStatus, KubernetesStream};
+use server_status::{KubernetesStatus, KubernetesStream};
 
 /// The content of the cluster, and where it is from.
 pub(super) fn text(kubernetes: &KubernetesStatus) -> String {

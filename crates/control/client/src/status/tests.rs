@@ -1,10 +1,8 @@
 //! The text of a status, of servers in all conditions.
 use super::*;
 use crate::sample::{self, NOW};
-use zone_manager::hold::HeldZone;
-use zone_manager::status::{
-    SignatureSpan, StoreZoneFault, UpstreamState, UpstreamStatus, find_faults,
-};
+use server_status::HeldZone;
+use server_status::{SignatureSpan, StoreZoneFault, UpstreamState, UpstreamStatus, find_faults};
 
 /// A status as a server sends it, with its faults.
 fn sent(status: &Status) -> Status {
@@ -122,10 +120,11 @@ fn held_zone_and_half_written_file_are_shown_with_a_remedy() {
     let mut status = sample::status(2, 3, 1);
     let zone = &mut status.zones[1];
     zone.state = ZoneState::Behind;
-    let held = HeldZone { had: 2_000, has: 310, since_seconds: NOW, is_cut: false };
+    let held =
+        HeldZone { had: 2_000, has: 310, since_seconds: NOW, is_cut: false, lost_most: true };
     zone.held = Some(held);
     status.held.insert(zone.name.clone(), held);
-    let held = HeldZone { had: 90, has: 4, since_seconds: NOW, is_cut: false };
+    let held = HeldZone { had: 90, has: 4, since_seconds: NOW, is_cut: false, lost_most: true };
     status.held.insert("cluster.local.".into(), held);
     status.zones[2].writing_seconds = Some(NOW - 3.0);
     let text = shown(&status, false);

@@ -1,9 +1,9 @@
 //! `dunlin top -o json`: one object per sample and line, for programs such as jq.
 use super::rates::{Rates, ThreadRates};
 use serde::Serialize;
+use server_status::{HottestNames, ServerState, Status, StatusHistogram, ZoneState};
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use zone_manager::status::{HottestNames, ServerState, Status, StatusHistogram, ZoneState};
 
 /// One sample. Rates are per second, since the sample before.
 #[derive(Serialize)]

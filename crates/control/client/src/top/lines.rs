@@ -2,8 +2,8 @@
 use super::rates::Rates;
 use crate::status_text::quantile;
 use command_line::{count, format_bytes, percent, plain, rate, utc};
+use server_status::Status;
 use std::io::{self, Write};
-use zone_manager::status::Status;
 
 const HEADS: [&str; 9] =
     ["TIME", "RECEIVED/s", "REPLIED/s", "DROPPED/s", "P50", "P99", "P99.9", "STREAMS", "MEMORY"];

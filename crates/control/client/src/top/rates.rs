@@ -1,7 +1,7 @@
 //! Rates: the difference of two samples of a server.
+use server_status::{Status, StatusHistogram, ThreadStatus};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use zone_manager::status::{Status, StatusHistogram, ThreadStatus};
 
 /// Events per second between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -8,8 +8,8 @@ use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Cell, Paragraph, RenderDirection, Row, Sparkline, Table, Wrap};
+use server_status::{HotEntry, Status, ZoneState};
 use std::collections::VecDeque;
-use zone_manager::status::{HotEntry, Status, ZoneState};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
 const DIM: Style = Style::new().add_modifier(Modifier::DIM);

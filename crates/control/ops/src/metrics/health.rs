@@ -1,7 +1,7 @@
 //! The metrics of health checks.
 use super::Kind::{Counter, Gauge};
 use crate::exposition::Exposition;
-use zone_manager::status::HealthStatus;
+use server_status::HealthStatus;
 
 /// Writes the metrics of the prober.
 pub fn write(out: &mut Exposition, health: &HealthStatus) {

@@ -1,7 +1,7 @@
 //! Metrics of the names of a Kubernetes cluster.
 use super::Kind::{Counter, Gauge};
 use crate::exposition::Exposition;
-use zone_manager::status::KubernetesStatus;
+use server_status::KubernetesStatus;
 
 /// Writes the metrics of the source.
 pub fn write(out: &mut Exposition, kubernetes: &KubernetesStatus) {

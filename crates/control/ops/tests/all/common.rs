@@ -1,6 +1,11 @@
 //! A test server of metrics, and its status.
 
 use ops::Ops;
+use server_status::{
+    ApiStatus, CacheStatus, ConfigStatus, HealthStatus, HostsStatus, KubernetesStatus,
+    KubernetesStream, ServerState, SignatureSpan, Status, StatusHistogram, StoreStatus,
+    StreamStatus, ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
+};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -8,11 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::oneshot;
-use zone_manager::status::{
-    ApiStatus, CacheStatus, ConfigStatus, HealthStatus, HostsStatus, KubernetesStatus,
-    KubernetesStream, ServerState, SignatureSpan, Status, StatusHistogram, StoreStatus,
-    StreamStatus, ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
-};
 
 /// Longer than any answer takes, on the busiest machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -162,7 +162,7 @@ pub fn status(looks: u64) -> Status {
         api: Some(api(looks)),
         health: Some(HealthStatus { up: 2, passed: looks, ..HealthStatus::default() }),
         kubernetes: Some(kubernetes(looks)),
-        process: zone_manager::status::Process::read(),
+        process: server_status::Process::read(),
         ..Status::default()
     }
 }

@@ -2,14 +2,14 @@
 
 use crate::common::{Server, ops, rest, split, status, working};
 use ops::limits;
+use server_status::HeldZone;
+use server_status::{CacheStatus, ServerState, ShardStatus, Status};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::Instant;
 use test_support::wait;
-use zone_manager::hold::HeldZone;
-use zone_manager::status::{CacheStatus, ServerState, ShardStatus, Status};
 
 #[test]
 fn metrics_have_the_requested_format() {
@@ -185,8 +185,7 @@ fn ask_from(from: SocketAddr, to: SocketAddr) -> String {
 fn server_with_unread_responses() -> (Server, Vec<TcpStream>) {
     let mut many = status(1);
     let name = "x".repeat(500);
-    many.threads =
-        vec![zone_manager::status::ThreadStatus { name, ..many.threads[0].clone() }; 800];
+    many.threads = vec![server_status::ThreadStatus { name, ..many.threads[0].clone() }; 800];
     let server = Server::start(ops(move || many.clone()));
     let (_, text) = server.get("/metrics", "");
     let fit = limits::RESPONSES_LEN_MAX / text.len();

@@ -3,10 +3,10 @@ use crate::threads::Threads;
 use config::Config;
 use packet::Packet;
 use port::{Burst, Port, PortCapabilities};
+use server_status::XdpStatus;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use zone_manager::status::XdpStatus;
 
 /// The port of an AF_XDP queue: there is none.
 pub enum QueuePort {}

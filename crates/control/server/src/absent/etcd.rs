@@ -2,12 +2,12 @@
 use config::Feature;
 use documents::{Content, DocumentSet, MapEvent, MapWriter, Value, WriteError};
 use health::FleetStates;
+use server_status::{DocumentsStatus, Member};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store_redb::RedbStore;
 use tokio::sync::{mpsc, watch};
-use zone_manager::status::{DocumentsStatus, Member};
 
 fn absence() -> String {
     Feature::Etcd.absence("the store of a fleet")

@@ -1,9 +1,9 @@
 //! Stands for `kubernetes` in a build without that feature: no cluster is watched.
 use crate::documents::Documents;
 use config::Config;
+use server_status::KubernetesStatus;
 use std::io;
 use zone_manager::ZonePublisher;
-use zone_manager::status::KubernetesStatus;
 
 pub const THREAD: &str = "kubernetes";
 

@@ -4,6 +4,10 @@ use admin::{Connection, NewProcess, SharedSocket};
 use api::{ControlFuture, LocalApi, TokenRefused};
 use compile::Zone;
 use durable::lock::DataLock;
+use server_status::command::{
+    AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
+};
+use server_status::{ServerState, Status};
 use std::io;
 use std::mem;
 use std::os::fd::OwnedFd;
@@ -12,10 +16,6 @@ use std::sync::atomic::Ordering;
 use tokio::net::UnixStream;
 use wire::Name;
 use worker::HandedConnection;
-use zone_manager::command::{
-    AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
-};
-use zone_manager::status::{ServerState, Status};
 
 impl api::ServerControl for Server {
     fn status(&self) -> Status {

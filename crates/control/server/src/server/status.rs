@@ -5,11 +5,9 @@ use crate::gather::{self, seconds};
 use crate::kubernetes::Kubernetes;
 use crate::resources::VERSION;
 use crate::store::{Stored, WRITER};
+use server_status::{ApiStatus, CertificateStatus, Process, Status, failed_threads, find_faults};
 use std::time::{Instant, SystemTime};
 use worker::Connections;
-use zone_manager::status::{
-    ApiStatus, CertificateStatus, Process, Status, failed_threads, find_faults,
-};
 
 impl Server {
     /// The complete status.
@@ -77,7 +75,7 @@ impl Server {
     /// The certificates that this server shows to others.
     fn certificates(&self) -> Vec<CertificateStatus> {
         let of_etcd = lock(&self.live).started().etcd.cert.clone();
-        let of_etcd = of_etcd.map(|file| api::certificate_status("[etcd] cert", &file));
+        let of_etcd = of_etcd.map(|file| listen::certificate_status("[etcd] cert", &file));
         self.rest.certificates().into_iter().chain(of_etcd).collect()
     }
 

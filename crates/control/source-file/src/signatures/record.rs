@@ -2,9 +2,9 @@
 use super::FindingKind;
 use super::key::{KeyVerdict, Keys};
 use image::{Node, RecordSet};
+use server_status::SignatureSpan;
 use std::borrow::Cow;
 use wire::{Class, Name, NameBuf, Rtype};
-use zone_manager::status::SignatureSpan;
 
 /// Bytes of the data of an RRSIG record before the name of the signer (RFC 4034 §3.1).
 const HEAD_LEN: usize = 18;

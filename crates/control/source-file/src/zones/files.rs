@@ -5,12 +5,13 @@ use crate::saved::{self, CopyNote, FileId, ZoneSaver};
 use crate::{
     VERIFIED_AT_LOAD_MAX, check_serial, check_signatures, load, seconds_now, signature_span,
 };
+use server_status::HeldZone;
+use server_status::ZoneState;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 use wire::{Name, NameBuf};
-use zone_manager::hold::{Arrival, Evidence, HeldZone};
-use zone_manager::status::ZoneState;
+use zone_manager::hold::{Arrival, Evidence};
 use zone_manager::{
     HoldPolicy, Lane, Source, SourceKind, SourceSettings, Stopped, SyncOutcome, Target,
     UpdateSender, ZonePublisher,

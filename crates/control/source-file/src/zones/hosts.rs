@@ -4,12 +4,12 @@ use super::registry::{seconds, shown_errors};
 use crate::handler::{LoadAttempt, WriteKind};
 use crate::hosts::{LoadedHosts, load_hosts};
 use crate::saved;
+use server_status::{HostsStatus, ZoneState};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Instant, SystemTime};
 use zone_manager::hold::{Arrival, Evidence};
-use zone_manager::status::{HostsStatus, ZoneState};
 use zone_manager::{
     HoldPolicy, Lane, Source, SourceKind, SourceSettings, SyncOutcome, Target, UpdateSender,
 };

@@ -1,11 +1,11 @@
 //! The status of each configured zone.
 use crate::handler::ZoneFile;
 use crate::limits::ZONE_ERRORS_MAX;
+use server_status::{SignatureSpan, ZoneState, ZoneStatus};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use wire::Name;
-use zone_manager::status::{SignatureSpan, ZoneState, ZoneStatus};
 
 /// The zones in the order of the config, and the index of each.
 #[derive(Default)]

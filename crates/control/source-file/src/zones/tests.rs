@@ -3,11 +3,11 @@ mod hold;
 use super::*;
 use compile::Image;
 use image::{HASH_KEY_WORDS, HashKey};
+use server_status::ZoneState;
 use std::fs;
 use std::path::PathBuf;
 use wire::Name;
 use zone_manager::PublisherThread;
-use zone_manager::status::ZoneState;
 
 const HEAD: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
 

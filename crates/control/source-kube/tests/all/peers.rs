@@ -146,7 +146,7 @@ fn a_failure_never_shortens_the_wait_however_much_came_before_it() {
             let follows = request.contains("services") && request.contains("watch=true");
             follows.then(|| reply.clone())
         });
-        let failures = |status: &zone_manager::status::KubernetesStatus| status.streams[1].failures;
+        let failures = |status: &server_status::KubernetesStatus| status.streams[1].failures;
         let before = failures(&watched.status());
         watched.until("it fails again and again", |status| failures(status) >= before + 6);
         // 10, 20, 40, 80 and 160 ms, less half by jitter.

@@ -3,6 +3,7 @@ use crate::filled::{naming, origin, publisher};
 use compile::Zone;
 use kube_api::lying::{LyingServer, Reply, block};
 use serde_json::{Value, json};
+use server_status::KubernetesStatus;
 use source_kube::client::Access;
 use source_kube::cluster::Exposed;
 use source_kube::limits::Bounds;
@@ -16,7 +17,6 @@ use std::time::Duration;
 use test_support::wait;
 use tokio::sync::oneshot;
 use wire::{Name, NameBuf, Rtype};
-use zone_manager::status::KubernetesStatus;
 use zone_manager::{PublisherThread, ZonePublisher};
 
 pub const PATIENCE: Duration = Duration::from_secs(60);

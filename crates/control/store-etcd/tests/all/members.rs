@@ -1,11 +1,11 @@
 //! Who is in the fleet, and what each member serves.
 use super::node::{Node, eventually};
 use records::{Precondition, Refused, Revision};
+use server_status::Member;
 use std::thread;
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
-use zone_manager::status::Member;
 
 fn members(node: &Node) -> Vec<Member> {
     node.fleet().members().wait().unwrap()

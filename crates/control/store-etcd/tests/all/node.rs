@@ -6,6 +6,7 @@ use records::{
     Batch, Edit, Fleet, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
     SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
 };
+use server_status::Member;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::Cursor;
@@ -18,7 +19,6 @@ use test_support::etcd::Etcd;
 use test_support::wait;
 use tokio::sync::mpsc;
 use wire::{Name, NameBuf, Rtype};
-use zone_manager::status::Member;
 use zone_manager::{PublisherThread, ZonePublisher};
 
 /// Waits until something is so.

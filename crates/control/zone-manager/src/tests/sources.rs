@@ -1,7 +1,8 @@
 //! Several sources: who owns a zone, full syncs, holds and layers.
 use super::*;
-use crate::hold::{Acceptance, Arrival, Evidence, HeldZone};
+use crate::hold::{Acceptance, Arrival, Evidence};
 use ::image::ZoneTable;
+use server_status::HeldZone;
 use std::time::Duration;
 
 /// The apex records of a zone, then addresses of so many names.

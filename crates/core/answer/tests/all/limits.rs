@@ -126,7 +126,7 @@ impl Server {
         let replies: u32 = self.answer_counts.rcodes.iter().sum();
         assert_eq!(
             replies,
-            self.answer_counts.types.iter().sum(),
+            self.answer_counts.types.iter().sum::<u32>(),
             "each reply is counted by its type"
         );
         sent

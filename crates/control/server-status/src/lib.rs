@@ -1,14 +1,20 @@
 //! The status of a server: one structure for `dunlin status`, `dunlin top` and metrics.
 //!
-//! It is collected from the threads' counters on each request.
+//! It is collected from the threads' counters on each request. [`command`] has what can be asked
+//! of a server.
+#![forbid(unsafe_code)]
+
 mod api;
 mod certificates;
+pub mod command;
 mod faults;
 mod fleet;
 mod health;
+mod held;
 mod histogram;
 mod hosts;
 mod kubernetes;
+mod limits;
 mod process;
 mod shards;
 mod signatures;
@@ -21,6 +27,7 @@ pub use certificates::CertificateStatus;
 pub use faults::{Fault, fault_kinds, find_faults, unanswered_suffixes};
 pub use fleet::{FleetStatus, Member};
 pub use health::HealthStatus;
+pub use held::HeldZone;
 pub use histogram::StatusHistogram;
 pub use hosts::HostsStatus;
 pub use kubernetes::{KubernetesStatus, KubernetesStream};
@@ -30,7 +37,6 @@ pub use signatures::SignatureSpan;
 pub use store::{DocumentsStatus, StoreStatus, StoreZoneFault};
 pub use xdp::{XdpQueueStatus, XdpStatus};
 
-use crate::hold::HeldZone;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

@@ -1,17 +1,23 @@
 //! TLS: certificates, which are read again when their files change, and the names of clients.
-use crate::limits::PEM_LEN_MAX;
+use crate::limits::{CERTIFICATES_INTERVAL, HANDSHAKE_TIME_MAX, PEM_LEN_MAX};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use server_status::CertificateStatus;
 use std::fs::{self, File};
 use std::io::Read;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
+use tokio::net::TcpStream;
+use tokio::task::spawn_blocking;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{FromDer, X509Certificate};
-use zone_manager::status::CertificateStatus;
 
 /// The files of a server's certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +32,8 @@ pub struct Certificates {
 
 /// The newest valid certificates.
 pub struct Tls {
+    /// The section of the config that names the files.
+    section: &'static str,
     files: Certificates,
     held: RwLock<LoadedConfig>,
 }
@@ -41,35 +49,48 @@ struct LoadedConfig {
 type Stamps = Vec<Option<(SystemTime, u64)>>;
 
 impl Tls {
-    /// Reads the files.
+    /// Reads the files, which this section of the config names, as `api.tls`.
     ///
     /// # Errors
     /// The invalid file, the reason, and what to do.
-    pub fn open(files: Certificates) -> Result<Self, String> {
+    pub fn open(section: &'static str, files: Certificates) -> Result<Self, String> {
         let stamps = files.stamps();
-        let config = files.read()?;
-        let status = files.status();
-        Ok(Self { files, held: RwLock::new(LoadedConfig { stamps, config, status }) })
+        let config = files.read(section)?;
+        let status = files.status(section);
+        Ok(Self { section, files, held: RwLock::new(LoadedConfig { stamps, config, status }) })
+    }
+
+    /// Reads files again whenever they change.
+    pub async fn follow_files(self: Arc<Self>) {
+        let mut ticks = interval(CERTIFICATES_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let tls = Arc::clone(&self);
+            // One that panics is logged by the panic hook; the next one tries again.
+            let _ = spawn_blocking(move || tls.update()).await;
+        }
     }
 
     /// Reads changed files again. Invalid files are reported, and the old certificates stay in use.
-    pub fn look(&self) {
+    pub fn update(&self) {
         let stamps = self.files.stamps();
         if stamps == self.held.read().unwrap_or_else(PoisonError::into_inner).stamps {
             return;
         }
-        let read = self.files.read();
+        let section = self.section;
+        let read = self.files.read(section);
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         held.stamps = stamps;
         match read {
             Ok(config) => {
-                (held.config, held.status) = (config, self.files.status());
+                (held.config, held.status) = (config, self.files.status(section));
                 let cert = self.files.cert.display();
-                tracing::info!(%cert, "certificates of [api] read again");
+                tracing::info!(%cert, "certificates of [{section}] read again");
             }
             Err(why) => {
-                tracing::error!("[api.tls] {why}; the certificates of before still hold");
-                let why = format!("[api.tls] {why}; the certificates of before are in use");
+                let why = format!("[{section}] {why}; the certificates of before are in use");
+                tracing::error!("{why}");
                 held.status[0].fault = Some(why);
             }
         }
@@ -81,9 +102,49 @@ impl Tls {
     }
 
     /// The configuration for a new connection.
-    pub fn config(&self) -> Arc<ServerConfig> {
+    fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.held.read().unwrap_or_else(PoisonError::into_inner).config)
     }
+
+    /// The handshake of a new connection.
+    pub async fn accept(&self, stream: TcpStream, client: IpAddr) -> Handshake {
+        if is_plain_http(&stream).await {
+            return Handshake::PlainHttp(stream);
+        }
+        let section = self.section;
+        match timeout(HANDSHAKE_TIME_MAX, TlsAcceptor::from(self.config()).accept(stream)).await {
+            Ok(Ok(stream)) => {
+                let certificates = stream.get_ref().1.peer_certificates();
+                let subjects = certificates.and_then(<[_]>::first).map(subjects);
+                Handshake::Done(Box::new(stream), subjects.unwrap_or_default())
+            }
+            Ok(Err(why)) => {
+                tracing::debug!(%client, "no TLS handshake with [{section}]: {why}");
+                Handshake::Failed
+            }
+            Err(_) => {
+                tracing::debug!(%client, "a TLS handshake with [{section}] took too long");
+                Handshake::Failed
+            }
+        }
+    }
+}
+
+/// The outcome of a handshake.
+pub enum Handshake {
+    /// The connection, and the names of the client's certificate, which is verified.
+    Done(Box<TlsStream<TcpStream>>, Vec<String>),
+    /// The client speaks HTTP without TLS.
+    PlainHttp(TcpStream),
+    /// It failed, or took too long.
+    Failed,
+}
+
+/// Whether a client sends an HTTP request instead of a TLS handshake.
+async fn is_plain_http(stream: &TcpStream) -> bool {
+    let mut first = [0];
+    let peeked = timeout(HANDSHAKE_TIME_MAX, stream.peek(&mut first)).await;
+    matches!(peeked, Ok(Ok(1))) && first[0].is_ascii_uppercase()
 }
 
 impl Certificates {
@@ -97,21 +158,22 @@ impl Certificates {
     }
 
     /// The status of each file that holds certificates; the server's own comes first.
-    fn status(&self) -> Vec<CertificateStatus> {
-        let own = certificate_status("[api.tls] cert", &self.cert);
+    fn status(&self, section: &str) -> Vec<CertificateStatus> {
+        let key = |name: &str| format!("[{section}] {name}");
+        let own = certificate_status(&key("cert"), &self.cert);
         // While CAs change, the file has the old one and the new one.
-        let of_clients = |path: &PathBuf| file_status("[api.tls] client_ca", path, usize::MAX);
+        let of_clients = |path: &PathBuf| file_status(&key("client_ca"), path, usize::MAX);
         let of_clients = self.client_ca.iter().map(of_clients);
         [own].into_iter().chain(of_clients).collect()
     }
 
-    fn read(&self) -> Result<Arc<ServerConfig>, String> {
+    fn read(&self, section: &str) -> Result<Arc<ServerConfig>, String> {
         let chain = read_certificates(&self.cert)?;
         if is_ca(&chain[0]) {
             let cert = self.cert.display();
             tracing::warn!(
-                "[api.tls] {cert}: its first certificate is a CA's, which many clients refuse as a \
-                 server's: sign a certificate for the server with it (docs/api.md, Certificates)"
+                "[{section}] {cert}: its first certificate is a CA's, which many clients refuse as \
+                 a server's: sign a certificate for the server with it (docs/api.md, Certificates)"
             );
         }
         let key = PrivateKeyDer::from_pem_slice(&read_file(&self.key)?).map_err(|error| {
@@ -206,7 +268,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
 
 /// The names of a verified client certificate: the DNS names and URIs among its alternative names.
 /// The common name is not used (RFC 9525 §2).
-pub fn subjects(certificate: &CertificateDer<'_>) -> Vec<String> {
+fn subjects(certificate: &CertificateDer<'_>) -> Vec<String> {
     let Ok(read) = webpki::EndEntityCert::try_from(certificate) else { return Vec::new() };
     let names = read.valid_dns_names().chain(read.valid_uri_names());
     names.map(str::to_owned).collect()
@@ -219,8 +281,7 @@ mod tests {
 
     #[test]
     fn file_of_certificates_tells_its_fault_and_its_end() {
-        let folder = std::env::temp_dir().join(format!("dunlin-api-tls-{}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
+        let folder = test_support::folder::Folder::new("tls");
         let [cert, key] = ["cert.pem", "key.pem"].map(|name| folder.join(name));
         let write = |end: i32| {
             let mut params = CertificateParams::new(["api.example".to_owned()]).expect("a name");
@@ -233,7 +294,7 @@ mod tests {
         };
         write(3_000);
         let files = Certificates { cert: cert.clone(), key: key.clone(), client_ca: None };
-        let tls = Tls::open(files).expect("certificates");
+        let tls = Tls::open("api.tls", files).expect("certificates");
         let [of_cert] = &tls.status()[..] else { panic!("one file") };
         assert_eq!((&of_cert.fault, of_cert.end_seconds), (&None, 32_503_680_000.0));
         assert_eq!(of_cert.expiry(32_503_680_000.0 - 20.0 * 86_400.0), None);
@@ -241,15 +302,14 @@ mod tests {
             of_cert.expiry(32_503_680_000.0 - 86_400.0).is_some_and(|why| why.contains("24 h"))
         );
         fs::write(&cert, "cut").expect("written");
-        tls.look();
+        tls.update();
         let fault = tls.status()[0].fault.clone().expect("a fault");
         assert!(fault.contains("cert.pem: holds no certificate"), "{fault}");
         write(2_001);
-        tls.look();
+        tls.update();
         let of_cert = &tls.status()[0];
         assert_eq!((&of_cert.fault, of_cert.end_seconds), (&None, 978_307_200.0));
         assert!(of_cert.expiry(1.7e9).is_some_and(|why| why.contains("ago: renew it")));
-        fs::remove_dir_all(&folder).expect("removed");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One row for each kind of fault: a status that shows it.
 use super::*;
-use crate::hold::HeldZone;
-use crate::status::{
+use crate::HeldZone;
+use crate::{
     ApiStatus, CertificateStatus, FleetStatus, HostsStatus, KubernetesStream, PanicStatus,
     SignatureSpan, StoreZoneFault, TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
 };

@@ -64,6 +64,22 @@ impl<S> StallTimeout<S> {
         self.until.as_mut().reset(Instant::now() + STALL_TIME_MAX);
         tried
     }
+
+    /// Checks the result of a write, and how fast the client reads.
+    fn judge_write(
+        &mut self,
+        context: &mut Context<'_>,
+        tried: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        let written = match &tried {
+            Poll::Ready(written) => Some(*written.as_ref().unwrap_or(&0)),
+            Poll::Pending => None,
+        };
+        if !self.reading.note(written, Instant::now()) {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+        }
+        self.judge(context, tried)
+    }
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for StallTimeout<S> {
@@ -84,14 +100,22 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for StallTimeout<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let tried = Pin::new(&mut self.stream).poll_write(context, bytes);
-        let written = match &tried {
-            Poll::Ready(written) => Some(*written.as_ref().unwrap_or(&0)),
-            Poll::Pending => None,
-        };
-        if !self.reading.note(written, Instant::now()) {
-            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
-        }
-        self.judge(context, tried)
+        self.judge_write(context, tried)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let tried = Pin::new(&mut self.stream).poll_write_vectored(context, bytes);
+        self.judge_write(context, tried)
+    }
+
+    /// If the stream can, a body is written from where it is and not copied first, so what counts
+    /// as a response in progress is all that it takes.
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -5,13 +5,9 @@ use hyper::http::uri::Authority;
 use hyper::{HeaderMap, Uri};
 use std::net::IpAddr;
 
-/// What a client reads whose Host is another one.
-pub const WRONG_HOST: &str = "this Host is not served at a loopback address: use an address, \
-                              `localhost`, or a name in [ops] hosts in the config of the server";
-
 /// Whether all hosts that a request names are an address, `localhost`, or one of `names`. A
 /// request without a Host (HTTP/1.0) comes from no browser.
-pub fn is_expected(uri: &Uri, headers: &HeaderMap, names: &[String]) -> bool {
+pub fn is_expected_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> bool {
     let is_known = |host: &str| {
         let host = host.trim_matches(['[', ']']);
         let name = host.strip_suffix('.').unwrap_or(host);
@@ -36,7 +32,7 @@ mod tests {
             headers.append(HOST, HeaderValue::from_str(host).expect("a field"));
         }
         let names = ["ns1.example.org".to_owned()];
-        is_expected(&target.parse().expect("a target"), &headers, &names)
+        is_expected_host(&target.parse().expect("a target"), &headers, &names)
     }
 
     #[test]

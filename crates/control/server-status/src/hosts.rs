@@ -1,6 +1,6 @@
 //! Status of hosts files.
 use super::ZoneState;
-use crate::hold::HeldZone;
+use crate::HeldZone;
 use serde::{Deserialize, Serialize};
 
 /// One hosts file.

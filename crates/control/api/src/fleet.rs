@@ -93,7 +93,7 @@ pub async fn show(
     caller.check_operate()?;
     let refused = |why| Problem::refused(why, plainly);
     let fleet = state.fleet_records()?.fleet().ok_or_else(|| refused(Refused::NotShared))?;
-    let FleetStatus { name, fault } = fleet.status();
+    let FleetStatus { name, fault, .. } = fleet.status();
     let members = fleet.members().await.map_err(refused)?;
     let revision = members.iter().map(|member| member.revision).max().unwrap_or_default();
     let now = records::codec::milliseconds(SystemTime::now());

@@ -34,6 +34,7 @@ const RULES: &[(&str, FindFault)] = &[
     ("store_list_incomplete", |status| incomplete_list(store(status)?)),
     ("store_writes_refused", |status| refused_writes(store(status)?)),
     ("fleet_not_member", |status| missing_membership(store(status)?)),
+    ("fleet_not_saved", |status| store(status)?.fleet.as_ref()?.unsaved.clone()),
     ("credentials_damaged", damaged_credentials),
     ("documents_damaged", damaged_documents),
     ("api_ended", |status| status.api.as_ref()?.ended.clone()),

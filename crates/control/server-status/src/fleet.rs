@@ -9,6 +9,9 @@ pub struct FleetStatus {
     pub name: String,
     /// Why the others do not see it as a member, and what to do; `None`: they do.
     pub fault: Option<String>,
+    /// Why what others wrote is not saved on this server's disk; `None`: it is. What is newer is
+    /// served from memory.
+    pub unsaved: Option<String>,
 }
 
 /// A server of a fleet, as it reports itself.

@@ -30,6 +30,8 @@ pub const KEEPALIVE: Duration = Duration::from_secs(5);
 pub const RECONNECT_MAX: Duration = Duration::from_millis(500);
 /// How long to wait before a commit that the disk did not take is tried again.
 pub const STORE_RETRY: Duration = Duration::from_secs(1);
+/// Encoded bytes of commits that are served, and that the disk did not take; more are left in etcd.
+pub const UNSAVED_BYTES_MAX: usize = 64 << 20;
 /// Commits that wait to be applied; more are left in etcd.
 pub const COMMITS_QUEUED: usize = 64;
 /// Keys of a page of a full list. A message of 4 MiB, the most that is read, has room for them,

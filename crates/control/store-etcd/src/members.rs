@@ -439,6 +439,7 @@ impl Fleet for EtcdFleet {
 
     fn status(&self) -> FleetStatus {
         let fault = self.state().fault.clone();
-        FleetStatus { name: self.member.name.clone(), fault }
+        let unsaved = self.shared.unsaved();
+        FleetStatus { name: self.member.name.clone(), fault, unsaved }
     }
 }

@@ -1,9 +1,12 @@
 //! The replica: a store on the disk of this server, and the file that says what it is a copy of.
+use crate::encoding;
 use crate::keys::{Head, Keys};
-use crate::limits::OPS_MAX;
+use crate::limits::{OPS_MAX, UNSAVED_BYTES_MAX};
 use durable::files::Folder;
+use records::limits::GROUP_EDITS_MAX;
 use records::{Commit, CommitError, CommitId, PreparedWrite, Reader, Revision, Store, StoreError};
 use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -79,6 +82,45 @@ pub struct Replica {
     folder: PathBuf,
     /// What it is a copy of; `None`: it was never filled.
     pub origin: Option<Origin>,
+    unsaved: Unsaved,
+}
+
+/// Commits that are in etcd and are served, and that the disk did not take, in order.
+#[derive(Default)]
+struct Unsaved {
+    groups: VecDeque<Commit>,
+    /// The bytes that they have encoded.
+    bytes: usize,
+    /// Why.
+    why: Option<StoreError>,
+}
+
+impl Unsaved {
+    /// Whether there is room for a commit. Otherwise it is left in etcd.
+    fn add(&mut self, commit: Commit, why: StoreError) -> bool {
+        let bytes = encoding::writes(&commit.writes).len();
+        let has_room = self.bytes + bytes <= UNSAVED_BYTES_MAX;
+        if has_room {
+            self.bytes += bytes;
+            self.why = Some(why);
+            match self.groups.back_mut() {
+                Some(last) if edits(last) < GROUP_EDITS_MAX => join(last, commit),
+                _ => self.groups.push_back(commit),
+            }
+        }
+        has_room
+    }
+}
+
+/// How many sets a commit changes.
+pub fn edits(commit: &Commit) -> usize {
+    commit.writes.iter().map(|write| write.changes().len()).sum()
+}
+
+/// Joins a commit to the one before it.
+pub fn join(commit: &mut Commit, next: Commit) {
+    commit.id = next.id;
+    commit.writes.extend(next.writes);
 }
 
 impl Replica {
@@ -90,7 +132,8 @@ impl Replica {
         let folder = data_dir.join(FOLDER);
         fs::create_dir_all(&folder)
             .map_err(|why| StoreError::Failed(format!("{}: {why}", folder.display())))?;
-        Ok(Self { store: RedbStore::closed(&folder)?, folder, origin: None })
+        let (store, unsaved) = (RedbStore::closed(&folder)?, Unsaved::default());
+        Ok(Self { store, folder, origin: None, unsaved })
     }
 
     /// Opens it.
@@ -175,6 +218,7 @@ impl Replica {
         let unread = |why: io::Error| StoreError::Failed(format!("{}: {why}", list.display()));
         let mut file = io::BufReader::new(File::open(list).map_err(unread)?);
         self.store.replace_by(&mut file)?;
+        self.unsaved = Unsaved::default();
         // The list is only an intermediate file.
         let _ = fs::remove_file(list);
         self.write_origin(origin)
@@ -196,29 +240,88 @@ impl Replica {
         })
     }
 
-    /// The commit of this revision, if the file has it.
+    /// The commit of this revision, if it is not saved, or the file has it.
     pub fn last_commit(&self, revision: Revision) -> Option<CommitId> {
+        if let Some(last) = self.unsaved.groups.back() {
+            return (last.revision() == revision).then_some(last.id);
+        }
         let bytes = fs::read(self.folder.join(LAST)).ok()?;
         let last: LastCommit = serde_json::from_slice(&bytes).ok()?;
         let id = u128::from_str_radix(&last.commit, 16).ok()?;
         (last.format == 1 && last.revision == revision.0).then_some(CommitId(id))
     }
 
-    /// The revision of its content.
+    /// The revision of its content, with what is not saved.
     pub fn revision(&mut self) -> Result<Revision, StoreError> {
-        self.store.newest()
+        self.unsaved.groups.back().map_or_else(|| self.store.newest(), |last| Ok(last.revision()))
     }
 
-    /// Applies a commit that is in etcd.
+    /// The revision of its content, read from this revision on: what is not saved comes again.
+    pub fn revision_from(&mut self, from: Revision) -> Result<Revision, StoreError> {
+        if self.unsaved.groups.back().is_some_and(|last| last.revision() != from) {
+            self.unsaved = Unsaved::default();
+        }
+        self.revision()
+    }
+
+    /// Whether everything is saved.
     ///
     /// # Errors
-    /// The disk; or [`CommitError::Conflict`]: the commit does not follow the content.
-    pub fn apply(&mut self, commit: Commit) -> Result<Revision, CommitError> {
-        let changes: usize = commit.writes.iter().map(|write| write.changes().len()).sum();
+    /// Why not.
+    pub fn check_saved(&self) -> Result<(), StoreError> {
+        self.unsaved.why.clone().map_or(Ok(()), Err)
+    }
+
+    /// Takes in a commit that is in etcd: saves it, or keeps it until the disk takes it.
+    ///
+    /// # Errors
+    /// The disk, and there is no room for the commit in memory; or [`CommitError::Conflict`]: the
+    /// commit does not follow the content.
+    pub fn take(&mut self, commit: &Commit) -> Result<(), CommitError> {
+        let newest = self.revision().map_err(CommitError::Refused)?;
+        if newest != commit.base {
+            return Err(CommitError::Conflict { newest });
+        }
+        let why = match self.check_saved() {
+            Err(why) => why,
+            Ok(()) => match self.save(commit.clone()) {
+                Err(CommitError::Refused(why) | CommitError::Unknown(why)) => why,
+                saved => return saved,
+            },
+        };
+        match self.unsaved.add(commit.clone(), why.clone()) {
+            true => Ok(()),
+            false => Err(CommitError::Refused(why)),
+        }
+    }
+
+    /// Saves what was not.
+    ///
+    /// # Errors
+    /// The disk still refuses it.
+    pub fn save_kept(&mut self) -> Result<(), StoreError> {
+        while let Some(next) = self.unsaved.groups.front() {
+            let saved = match self.store.newest()? {
+                newest if newest >= next.revision() => Ok(()),
+                _ => self.save(next.clone()),
+            };
+            match saved {
+                Ok(()) => drop(self.unsaved.groups.pop_front()),
+                Err(CommitError::Refused(why) | CommitError::Unknown(why)) => return Err(why),
+                // Another process has written the files meanwhile: etcd has what is missing.
+                Err(CommitError::Conflict { .. }) => self.unsaved.groups.clear(),
+            }
+        }
+        self.unsaved = Unsaved::default();
+        Ok(())
+    }
+
+    /// Saves a commit that is in etcd.
+    fn save(&mut self, commit: Commit) -> Result<(), CommitError> {
         // The journal of a deleted zone is not found again, and the parts of a large commit are
         // compacted.
         let is_lost = commit.writes.last().is_some_and(PreparedWrite::is_deletion);
-        let id = (is_lost || changes > OPS_MAX).then_some(commit.id);
+        let id = (is_lost || edits(&commit) > OPS_MAX).then_some(commit.id);
         let revision = self.store.commit_and_look_up(commit)?;
         if let Some(id) = id {
             let last = LastCommit { format: 1, revision: revision.0, commit: id.to_string() };
@@ -228,7 +331,7 @@ impl Replica {
                 tracing::warn!("{why}");
             }
         }
-        Ok(revision)
+        Ok(())
     }
 
     pub fn reader(&self) -> Arc<dyn Reader> {

@@ -17,8 +17,8 @@ struct SharedState {
     last: Option<(Revision, CommitId)>,
     /// The head with which etcd had lost most of what the replica has, and what to do.
     held: Option<(Head, String)>,
-    /// Why commits cannot be applied to the replica; `None`: they can.
-    unstored: Option<String>,
+    /// Why commits are not saved on the disk; `None`: they are.
+    unsaved: Option<String>,
 }
 
 /// The shared state.
@@ -119,7 +119,7 @@ impl Shared {
     /// # Errors
     /// Why not.
     pub fn writable(&self) -> Result<(), StoreError> {
-        let fault = self.report.fault().or_else(|| self.state().unstored.clone());
+        let fault = self.report.fault().or_else(|| self.unsaved());
         fault.map_or(Ok(()), |why| Err(StoreError::Unreachable(why)))
     }
 
@@ -128,17 +128,19 @@ impl Shared {
         self.report.state() == LinkState::Following
     }
 
-    /// Whether commits can be applied to the replica, and why not.
-    pub fn stores(&self, is_stored: bool, why: &str) {
+    /// Whether commits are saved on the disk, and why not.
+    pub fn stores(&self, why_not: Option<String>) {
         let mut state = self.state();
-        if is_stored == state.unstored.is_none() {
-            return;
+        match &why_not {
+            same if *same == state.unsaved => (),
+            None => tracing::info!("the copy of etcd on this server is saved again"),
+            Some(why) => tracing::error!("{why}"),
         }
-        if is_stored {
-            tracing::info!("the copy of etcd can be written again");
-        } else {
-            tracing::error!("{why}");
-        }
-        state.unstored = (!is_stored).then(|| why.to_owned());
+        state.unsaved = why_not;
+    }
+
+    /// Why commits are not saved on the disk; `None`: they are.
+    pub fn unsaved(&self) -> Option<String> {
+        self.state().unsaved.clone()
     }
 }

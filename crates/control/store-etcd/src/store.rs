@@ -169,10 +169,10 @@ impl EtcdStore {
         receive
     }
 
-    /// What the replica knows.
-    fn known(&self) -> Result<Known, StoreError> {
+    /// What the replica knows, for one who has read it at a revision.
+    fn known(&self, from: Revision) -> Result<Known, StoreError> {
         let mut replica = self.replica();
-        let revision = replica.revision()?;
+        let revision = replica.revision_from(from)?;
         let reader = replica.reader();
         let mut zone = None;
         reader.scan_zones(None, &mut |stored| {
@@ -276,6 +276,8 @@ pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result
 
 impl Store for EtcdStore {
     fn commit(&mut self, mut commit: Commit) -> Result<Revision, CommitError> {
+        // What is only in memory could be lost.
+        self.replica().check_saved().map_err(CommitError::Refused)?;
         let newest = self.replica().revision().map_err(CommitError::Refused)?;
         if newest != commit.base {
             return Err(CommitError::Conflict { newest });
@@ -303,15 +305,13 @@ impl Store for EtcdStore {
             Committed::Done => {
                 self.shared.notes(Head::new(name.newest, name.id));
                 commit.id = name.id;
-                let applied = self.replica().apply(commit);
-                if applied.is_ok() {
-                    self.shared.ends_with(name.newest, Some(name.id));
-                }
-                applied.map_err(|why| match why {
+                self.replica().take(&commit).map_err(|why| match why {
                     // The watch brings it, too, once the disk works.
                     CommitError::Refused(why) => CommitError::Unknown(why),
                     why => why,
-                })
+                })?;
+                self.shared.ends_with(name.newest, Some(name.id));
+                Ok(name.newest)
             }
         }
     }
@@ -339,7 +339,7 @@ impl Store for EtcdStore {
         from: Revision,
         waker: WatchWaker,
     ) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        let known = self.known()?;
+        let known = self.known(from)?;
         if known.revision != from {
             return Err(StoreError::Failed(format!(
                 "the copy of etcd is at revision {}, not {from}",
@@ -379,6 +379,7 @@ impl Store for EtcdStore {
             found,
             next: None,
             pending: None,
+            retry_at: None,
             waker,
             tasks,
         })))

@@ -2,11 +2,11 @@
 use crate::follow::Found;
 use crate::limits::STORE_RETRY;
 use crate::list::Listing;
-use crate::replica::Replica;
+use crate::replica::{Replica, edits, join};
 use crate::shared::Shared;
 use crate::store::adopt;
 use records::limits::GROUP_EDITS_MAX;
-use records::{Commit, CommitError, Revision, Watch, WatchLost, WatchWaker};
+use records::{Commit, CommitError, Revision, StoreError, Watch, WatchLost, WatchWaker};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
@@ -15,15 +15,17 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
 
-/// Applies each commit to the replica before it passes it on.
+/// Takes each commit into the replica before it passes it on.
 pub struct EtcdWatch {
     pub shared: Arc<Shared>,
     pub replica: Arc<Mutex<Replica>>,
     pub found: Receiver<Found>,
     /// The next of them, which was received already.
     pub next: Option<Found>,
-    /// What the disk did not take yet, and when it is tried again.
-    pub pending: Option<(Found, Instant)>,
+    /// What neither the disk nor the memory took.
+    pub pending: Option<Found>,
+    /// When the disk is tried again.
+    pub retry_at: Option<Instant>,
     pub waker: WatchWaker,
     pub tasks: Vec<JoinHandle<()>>,
 }
@@ -61,16 +63,12 @@ impl EtcdWatch {
     /// Adds the commits that wait already: the disk takes them together much faster, and a server
     /// that was away has many.
     fn add_waiting(&mut self, commit: &mut Commit) {
-        let edits = |commit: &Commit| -> usize {
-            commit.writes.iter().map(|write| write.changes().len()).sum()
-        };
         let mut count = edits(commit);
         while count < GROUP_EDITS_MAX {
             match self.found.try_recv() {
                 Ok(Found::Commit(next)) if next.base == commit.revision() => {
                     count += edits(&next);
-                    commit.id = next.id;
-                    commit.writes.extend(next.writes);
+                    join(commit, next);
                 }
                 Ok(found) => {
                     self.next = Some(found);
@@ -103,9 +101,31 @@ impl EtcdWatch {
         true
     }
 
-    /// The disk refused it. The thread does other work meanwhile.
-    fn try_later(&mut self, found: Found) {
-        self.pending = Some((found, Instant::now() + STORE_RETRY));
+    /// Saves what was not, when that is due.
+    fn save(&mut self) {
+        let saved = match self.retry_at {
+            Some(at) if at > Instant::now() => return,
+            Some(_) => self.replica().save_kept(),
+            None => self.replica().check_saved(),
+        };
+        let was_refused = self.retry_at.take().is_some();
+        match saved {
+            Err(why) => self.try_later(&why),
+            Ok(()) if was_refused && self.pending.is_none() => self.shared.stores(None),
+            Ok(()) => (),
+        }
+    }
+
+    /// The disk has refused something. The thread does other work meanwhile.
+    fn try_later(&mut self, why: &StoreError) {
+        self.retry_at = Some(Instant::now() + STORE_RETRY);
+        let served = match &self.pending {
+            None => "what is newer is served from memory, and lost if this server stops",
+            Some(_) => "this server serves records as they were",
+        };
+        self.shared.stores(Some(format!(
+            "the copy of etcd on this server cannot be written, and {served}: {why}"
+        )));
         let waker = Arc::clone(&self.waker);
         self.tasks.retain(|task| !task.is_finished());
         self.tasks.push(self.shared.link.runtime.spawn(async move {
@@ -114,19 +134,29 @@ impl EtcdWatch {
         }));
     }
 
-    /// Applies a commit to the replica. `Ok(None)`: the disk refuses it for now.
-    fn apply(&mut self, commit: Commit) -> Result<Option<Commit>, WatchLost> {
-        let applied = self.replica().apply(commit.clone());
-        match applied {
-            Ok(revision) => {
-                self.shared.ends_with(revision, Some(commit.id));
-                self.shared.stores(true, "");
+    /// Takes in a commit, or everything. `Ok(None)`: there is no room for it now.
+    fn take(&mut self, found: Found) -> Result<Option<Commit>, WatchLost> {
+        let taken = match &found {
+            Found::Commit(commit) => self.replica().take(commit),
+            Found::Everything(listing) => {
+                let listing = Listing::clone(listing);
+                adopt(&self.shared, &mut self.replica(), listing).map_err(CommitError::Refused)
+            }
+        };
+        match (taken, found) {
+            (Ok(()), Found::Commit(commit)) => {
+                self.shared.ends_with(commit.revision(), Some(commit.id));
                 Ok(Some(commit))
             }
-            Err(CommitError::Conflict { .. }) => Err(WatchLost),
-            Err(CommitError::Refused(why) | CommitError::Unknown(why)) => {
-                self.shared.stores(false, &format!("the copy of etcd cannot be written: {why}"));
-                self.try_later(Found::Commit(commit));
+            // It is read anew.
+            (Ok(()), Found::Everything(_)) => {
+                self.shared.stores(None);
+                Err(WatchLost)
+            }
+            (Err(CommitError::Conflict { .. }), _) => Err(WatchLost),
+            (Err(CommitError::Refused(why) | CommitError::Unknown(why)), found) => {
+                self.pending = Some(found);
+                self.try_later(&why);
                 Ok(None)
             }
         }
@@ -136,34 +166,29 @@ impl EtcdWatch {
 impl Watch for EtcdWatch {
     fn next(&mut self, patience: Duration) -> Result<Option<Commit>, WatchLost> {
         loop {
-            let found = match self.pending.take_if(|(_, at)| *at <= Instant::now()) {
-                Some((found, _)) => found,
+            self.save();
+            let found = match self.pending.take_if(|_| self.retry_at.is_none()) {
                 None if self.pending.is_some() => return Ok(None),
-                None => match self.receive(patience)? {
-                    Some(found) => found,
-                    None => return Ok(None),
-                },
+                None => self.receive(patience)?,
+                pending => pending,
             };
-            let commit = match found {
-                Found::Commit(commit) => commit,
-                Found::Everything(listing) if self.is_held(&listing) => return Err(WatchLost),
-                Found::Everything(listing) => {
-                    let adopted =
-                        adopt(&self.shared, &mut self.replica(), Listing::clone(&listing));
-                    if adopted.is_ok() {
-                        return Err(WatchLost);
-                    }
-                    self.try_later(Found::Everything(listing));
-                    return Ok(None);
+            let found = match found {
+                None => return Ok(None),
+                Some(Found::Everything(listing)) if self.is_held(&listing) => {
+                    return Err(WatchLost);
                 }
+                Some(Found::Commit(mut commit)) => {
+                    let known = self.replica().revision().unwrap_or(Revision::NONE);
+                    // This server's own commits come back.
+                    if commit.revision() <= known {
+                        continue;
+                    }
+                    self.add_waiting(&mut commit);
+                    Found::Commit(commit)
+                }
+                Some(found) => found,
             };
-            let known = self.replica().revision().unwrap_or(Revision::NONE);
-            // This server's own commits come back.
-            if commit.revision() > known {
-                let mut commit = commit;
-                self.add_waiting(&mut commit);
-                return self.apply(commit);
-            }
+            return self.take(found);
         }
     }
 }

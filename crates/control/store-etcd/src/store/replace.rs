@@ -49,6 +49,7 @@ impl EtcdStore {
         head: Head,
         is_adopted: bool,
     ) -> Result<(), StoreError> {
+        self.replica().check_saved()?;
         let reader = self.replica().reader();
         let before: BTreeMap<Vec<u8>, SerialStamp> = reader
             .zones()?

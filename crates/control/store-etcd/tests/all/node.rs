@@ -86,6 +86,15 @@ impl Node {
         Self::start_with(settings(endpoints, String::new()))
     }
 
+    /// A server with this data folder.
+    pub fn start_in(etcd: &Etcd, folder: &Path) -> Self {
+        let settings = settings(etcd.endpoints(), "small".to_owned());
+        let (folder, running) = (folder.to_owned(), None);
+        let mut node = Self { folder, settings, running };
+        node.restart();
+        node
+    }
+
     /// A server of this name.
     pub fn start_named(etcd: &Etcd, name: &str) -> Self {
         Self::start_with(settings(etcd.endpoints(), name.to_owned()))
@@ -263,9 +272,14 @@ impl Node {
 
     /// Gives 2,000 names of example.org this address, at once.
     pub fn put_all(&self, text: &str) -> Result<WriteResult, Refused> {
+        self.put_many(2_000, text)
+    }
+
+    /// Gives so many names of example.org this address, at once.
+    pub fn put_many(&self, names: u32, text: &str) -> Result<WriteResult, Refused> {
         let at = |n| name(&format!("n{n}.example.org."));
         let edit = |n| Edit::put(at(n), Rtype::A, address(text));
-        self.write("example.org.", (0..2_000).map(edit).collect())
+        self.write("example.org.", (0..names).map(edit).collect())
     }
 
     /// Writes eight sets of TXT records below a name, in one commit of some hundred KiB.

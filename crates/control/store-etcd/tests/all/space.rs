@@ -1,8 +1,10 @@
-//! An etcd without space.
+//! An etcd without space, and a server without.
 use super::node::{Node, eventually};
-use records::{Precondition, Refused};
+use records::{Precondition, Refused, WriteResult};
 use test_support::etcd::Etcd;
+use test_support::folder::SmallDisk;
 use test_support::operator::Operator;
+use test_support::wait;
 
 #[test]
 fn etcd_without_space_refuses_writes_alone_until_it_has_some() {
@@ -24,4 +26,40 @@ fn etcd_without_space_refuses_writes_alone_until_it_has_some() {
     operator.make_room();
     eventually(|| write("192.0.2.3").is_ok());
     assert_eq!(node.revision().0, revision.0 + 1, "what was refused is not written");
+}
+
+#[test]
+fn server_with_a_full_disk_serves_from_memory_says_so_and_saves_once_there_is_room() {
+    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
+    let Some(disk) = SmallDisk::new("replica", "48m") else { return };
+    let node = Node::start(&etcd);
+    let mut full = Node::start_in(&etcd, &disk);
+    let serves = |full: &Node, written: &WriteResult| {
+        let serial = Some(written.revision.serial(0));
+        wait::until_eq("the served serial", || full.serial("example.org."), serial);
+    };
+    serves(&full, &node.create("example.org.").unwrap());
+    serves(&full, &node.put_many(10_000, "192.0.2.1").unwrap());
+    // What is small would fit, but comes after it.
+    let newest = node.put("a.example.org.", "192.0.2.2", Precondition::Absent).unwrap();
+    serves(&full, &newest);
+    for is_restarted in [false, true] {
+        eventually(|| full.fleet().status().unsaved.is_some_and(|why| why.contains("is full")));
+        let refused = full.put("b.example.org.", "192.0.2.3", Precondition::Anything);
+        assert!(matches!(refused, Err(Refused::Full)), "{refused:?}");
+        if !is_restarted {
+            full.stop();
+            full.restart();
+            serves(&full, &newest);
+        }
+    }
+    disk.resize("256m");
+    eventually(|| full.fleet().status().unsaved.is_none());
+    assert_eq!(full.export(), node.export());
+    full.put("b.example.org.", "192.0.2.3", Precondition::Absent).unwrap();
+    let saved = full.export();
+    full.stop();
+    etcd.kill(0);
+    full.restart();
+    assert_eq!(full.export(), saved);
 }

@@ -4,12 +4,12 @@
 use crate::service::{batch, name, put, serve, servers};
 use records::{Reader, RecordService, SetFilter, Store, StoreError, View};
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use store_redb::RedbStore;
-use test_support::folder::Folder;
+use test_support::folder::{Folder, SmallDisk};
 use wire::Rtype;
 
 /// Writers; each writes a number into two sets at once.
@@ -148,29 +148,10 @@ fn file_that_is_not_a_store_is_refused() {
     assert!(std::fs::read(&file).unwrap().starts_with(b"www A"));
 }
 
-/// A disk of this size; `None` if it cannot be created.
-fn small_disk(name: &str, size: &str) -> Option<PathBuf> {
-    let folder = std::env::temp_dir().join(format!("dunlin-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    if run(&["mount", "-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"], &folder) {
-        return Some(folder);
-    }
-    let required = std::env::var_os("DUNLIN_REQUIRE_ALL").is_some();
-    assert!(!required, "no tmpfs could be mounted: run as root");
-    eprintln!("SKIPPED: no tmpfs could be mounted: run as root");
-    std::fs::remove_dir_all(&folder).unwrap();
-    None
-}
-
-fn run(args: &[&str], last: &Path) -> bool {
-    let done = Command::new(args[0]).args(&args[1..]).arg(last).stderr(Stdio::null()).status();
-    done.is_ok_and(|status| status.success())
-}
-
 /// A new store fits on a disk of 4 MiB.
 #[test]
 fn new_store_is_written_where_4_mib_are_free() {
-    let Some(folder) = small_disk("new", "4m") else { return };
+    let Some(folder) = SmallDisk::new("new", "4m") else { return };
     let (service, running) = start(&folder);
     service.create_zone(batch(vec![servers()])).wait().unwrap();
     for n in 0..100 {
@@ -183,15 +164,13 @@ fn new_store_is_written_where_4_mib_are_free() {
         .map(|path| std::os::unix::fs::MetadataExt::blocks(&path.metadata().unwrap()) * 512)
         .sum();
     assert!(taken < 2 << 20, "{taken} bytes are taken");
-    assert!(run(&["umount"], &folder));
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A process is killed, the disk is full, and the process starts: it reports the full disk, and
 /// answered writes are there once there is room.
 #[test]
 fn killed_store_opens_once_a_full_disk_has_room() {
-    let Some(folder) = small_disk("killed", "12m") else { return };
+    let Some(folder) = SmallDisk::new("killed", "12m") else { return };
     let whole = Folder::new("killed-from");
     let (service, running) = start(&whole);
     service.create_zone(batch(vec![servers()])).wait().unwrap();
@@ -201,8 +180,8 @@ fn killed_store_opens_once_a_full_disk_has_room() {
     service.write(batch(edits.collect())).wait().unwrap();
     // As after a kill: the last writes are only in the log.
     for path in store_redb::paths(&whole) {
-        let path = path.to_str().unwrap();
-        assert!(run(&["cp", "--sparse=always", path], &folder));
+        let copied = Command::new("cp").arg("--sparse=always").arg(path).arg(&*folder).status();
+        assert!(copied.unwrap().success());
     }
     drop((service, running));
     let filler = folder.join("filler");
@@ -222,15 +201,13 @@ fn killed_store_opens_once_a_full_disk_has_room() {
     store.open().unwrap();
     assert_eq!(store.reader().held().unwrap().sets, 62);
     drop(store);
-    assert!(run(&["umount"], &folder));
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A small disk fills up: writes are refused with advice, reads go on, and writes work once there
 /// is room.
 #[test]
 fn full_small_disk_keeps_serving() {
-    let Some(folder) = small_disk("small", "48m") else { return };
+    let Some(folder) = SmallDisk::new("small", "48m") else { return };
     let (service, running) = start(&folder);
     service.create_zone(batch(vec![servers()])).wait().unwrap();
     let text = [&[250][..], &[b'x'; 250]].concat().repeat(40);
@@ -255,9 +232,7 @@ fn full_small_disk_keeps_serving() {
         view: View::Default,
     };
     assert!(service.set(&set).unwrap().is_some(), "what was answered is there");
-    assert!(run(&["mount", "-o", "remount,size=256m"], &folder));
+    folder.resize("256m");
     fill(written).unwrap();
     drop((service, running));
-    assert!(run(&["umount"], &folder));
-    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -355,12 +355,14 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 13] = [
+    pub(super) const PARTS: [&'static str; 15] = [
         "admin",
         "api",
+        "data-plane",
         "durable",
         "health",
         "listen",
+        "process",
         "query-samples",
         "records",
         "server",

@@ -15,19 +15,19 @@ impl Server {
     /// # Errors
     /// There is no such zone, it is not held, or the server is starting or ending.
     pub async fn accept(&self, zone: Option<String>) -> Result<Vec<AcceptedZone>, String> {
-        let _turn = self.reloading.lock().await;
+        let _turn = self.stage.reload().await;
         if let Some(why) = self.reload_refusal() {
             return Err(why);
         }
         let is_all = zone.is_none();
         let names = match zone {
             Some(zone) => vec![zone],
-            None => self.control.holds().all().into_keys().collect(),
+            None => self.sources.control.holds().all().into_keys().collect(),
         };
         let mut accepted = Vec::new();
         for text in names {
             // A layer was accepted with a zone of the same source.
-            if is_all && self.control.holds().held(&text).is_none() {
+            if is_all && self.sources.control.holds().held(&text).is_none() {
                 continue;
             }
             let zone = self.accept_one(&text).await?;
@@ -38,7 +38,7 @@ impl Server {
 
     /// Serves the held content of a zone, or of a hosts file, if its name is one.
     async fn accept_one(&self, text: &str) -> Result<AcceptedZone, String> {
-        let is_hosts = self.zones.hosts().iter().any(|hosts| hosts.file == text);
+        let is_hosts = self.sources.zones.hosts().iter().any(|hosts| hosts.file == text);
         let name = match is_hosts {
             true => None,
             false => Some(
@@ -47,11 +47,11 @@ impl Server {
             ),
         };
         let zone = name.as_ref().map_or_else(|| text.to_owned(), key);
-        match self.control.accept(&zone).await.map_err(|Stopped| Stopped.to_string())? {
+        match self.sources.control.accept(&zone).await.map_err(|Stopped| Stopped.to_string())? {
             Acceptance::Served(held) => {
                 let (names_served, names_held) = (held.had, held.has);
                 tracing::info!(zone, names_served, names_held, "held content accepted");
-                let image = self.control.image();
+                let image = self.sources.control.image();
                 let serial = name.and_then(|name| image.zone(name.as_name())?.serial());
                 Ok(AcceptedZone { zone, had: held.had, has: held.has, serial, waits: None })
             }
@@ -64,10 +64,10 @@ impl Server {
                     "held content accepted: its file is read again"
                 );
                 let load_id = match name {
-                    Some(name) => self.zones.load(name),
-                    None => self.zones.load_hosts(text.into()),
+                    Some(name) => self.sources.zones.load(name),
+                    None => self.sources.zones.load_hosts(text.into()),
                 };
-                self.zones.wait(load_id).await;
+                self.sources.zones.wait(load_id).await;
                 Ok(outcome(zone.clone(), held, self.file_status(&zone, is_hosts)))
             }
             Acceptance::NotHeld if is_hosts => Err(format!(
@@ -85,9 +85,9 @@ impl Server {
     /// The status of a zone that is loaded from a file, or of a hosts file as if it were one.
     fn file_status(&self, zone: &str, is_hosts: bool) -> Option<ZoneStatus> {
         if !is_hosts {
-            return self.zones.status().into_iter().find(|status| status.name == zone);
+            return self.sources.zones.status().into_iter().find(|status| status.name == zone);
         }
-        let hosts = self.zones.hosts().into_iter().find(|hosts| hosts.file == zone)?;
+        let hosts = self.sources.zones.hosts().into_iter().find(|hosts| hosts.file == zone)?;
         let HostsStatus { held, errors, .. } = hosts;
         Some(ZoneStatus { held, errors, ..ZoneStatus::default() })
     }

@@ -1,17 +1,15 @@
 //! The current config, and reloads: a changed config is applied as a whole or not at all.
 use crate::file_watch::FileWatch;
-use crate::forward_table::{ForwardChange, ForwardTable};
-use crate::gather::seconds;
 use crate::limits::REMOVED_SHOWN_MAX;
-use crate::log::Levels;
 use crate::resources::VERSION;
 use crate::server_files::ServerFiles;
 use crate::settings::{self, LastingState};
-use crate::sockets::Listening;
 use config::{Config, Dnstap, Format, Forward, Log, trust};
+use data_plane::{ForwardChange, ForwardTable, Listening, seconds};
 use handler::AccessList;
 use handler::Settings;
 use health::HealthService;
+use process::log::Levels;
 use query_samples::TapThread;
 use server_status::ConfigStatus;
 use server_status::command::ReloadOutcome;

@@ -1,8 +1,8 @@
 //! Health checks: from the config to the prober.
 use crate::documents::Documents;
-use crate::privileges::Identity;
 use config::Config;
 use health::{Allow, HealthService, HealthSettings};
+use process::Identity;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;

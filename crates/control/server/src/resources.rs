@@ -1,14 +1,14 @@
 //! The resources that a server opens before it drops privileges: sockets, certificates, AF_XDP.
 //! Sockets are new, from the service manager, or from the old process of a hot restart.
-use crate::bypass::{Bypass, QueuePort};
-use crate::follow::Placement;
-use crate::privileges::Identity;
-use crate::sockets::{self, Listening, Sockets};
-use crate::workers::{self, CorePlanner, WorkerCpus};
 use admin::{Endpoint, RestartOffer, SharedSocket, SocketOwner};
 use config::trust;
 use config::{Admin, Config};
+use data_plane::{
+    Bypass, CorePlanner, Listening, Placement, QueuePort, Sockets, place, raise_file_limit,
+    reserve_files,
+};
 use listen::Tls;
+use process::Identity;
 use std::error::Error;
 use std::net::TcpListener;
 use std::path::Path;
@@ -19,8 +19,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Everything that `serve` needs to start threads.
 pub struct Resources {
-    /// The CPU of each worker.
-    pub worker_cpus: WorkerCpus,
+    /// Where the workers run.
     pub placement: Placement,
     pub listening: Vec<Listening>,
     /// Another descriptor of each listening socket, for a new process.
@@ -55,9 +54,9 @@ impl Resources {
         identity: Option<Identity>,
         plan_cores: CorePlanner,
     ) -> Result<Self, Box<dyn Error>> {
-        let worker_cpus = workers::place(config, plan_cores)?;
+        let worker_cpus = place(config, plan_cores)?;
         let trust = trust::load(config).map_err(|error| error.to_string())?;
-        sockets::raise_file_limit();
+        raise_file_limit();
         let mut offer = None;
         let mut inherited = passed;
         if hot_restart {
@@ -95,10 +94,9 @@ impl Resources {
         };
         // Each socket has two descriptors.
         let files = 2 * shared.len() + bypass.files();
-        let connections = sockets::reserve_files(files, config.streams.connections)?;
+        let connections = reserve_files(files, config.streams.connections)?;
         Ok(Self {
-            placement: Placement::new(worker_cpus.clone(), plan_cores),
-            worker_cpus,
+            placement: Placement::new(worker_cpus, plan_cores),
             listening,
             shared,
             connections,

@@ -1,8 +1,8 @@
 //! The REST API of a running server. It has its own thread, so that requests delay neither queries
 //! nor metrics and health.
 use crate::limits::API_BLOCKING_MAX;
-use crate::threads;
 use api::{Api, ApiCounters};
+use data_plane::yield_to_workers;
 use listen::Tls;
 use records::RecordService;
 use server_status::{ApiStatus, CertificateStatus};
@@ -46,7 +46,7 @@ impl Rest {
         let shown = tls.clone();
         let run = move || {
             // Threads of the runtime inherit the niceness of the thread that starts them.
-            threads::yield_to_workers();
+            yield_to_workers();
             let stop = async { drop(stopped.await) };
             if let Err(error) = runtime.block_on(api::serve(listener, api, tls, stop)) {
                 tracing::error!("[api] is not served: {error}");

@@ -1,26 +1,21 @@
 //! `dunlin serve`: the order in which everything is opened, started and stopped.
-use crate::bypass::QueuePort;
 use crate::control_messages::{self, ControlMessages};
 use crate::documents::Documents;
-use crate::health::Health;
-use crate::kubernetes::Kubernetes;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, ForwardSetup, Live, tap_settings};
-use crate::privileges::{self, Identity};
 use crate::resources::{Resources, VERSION};
 use crate::rest::Rest;
-use crate::server::{Handler, Server};
-use crate::sockets::Listening;
-use crate::systemd::Manager;
-use crate::workers::CorePlanner;
+use crate::server::{Handler, Server, Supervision};
+use crate::sources::Sources;
+use crate::stage::Stage;
 use crate::zones;
-use crate::{gather, kubernetes, log, peer, prober, threads, workers};
-use ::health::HealthService;
 use admin::{CompletedRestart, Connection, Endpoint, RestartOffer};
 use config::{Config, Streams};
+use data_plane::{CorePlanner, DataPlane, Listening, QueuePort};
 use durable::data_folder;
 use durable::lock::DataLock;
 use listen::Tls;
+use process::{Identity, Manager, Notify, log};
 use query_samples::TapThread;
 use rustix::thread::CapabilitySet;
 use server_status::{ServerState, Status};
@@ -29,8 +24,7 @@ use std::error::Error;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -65,7 +59,7 @@ pub fn run(config: Option<&Path>, hot_restart: bool, plan_cores: CorePlanner) ->
     let reload = runtime.block_on(async { signal(SignalKind::hangup()) })?;
     let resources = Resources::open(&config, hot_restart, sockets, identity, plan_cores)?;
     // Before any thread starts: a thread inherits its capabilities.
-    privileges::drop_to(user, group, CapabilitySet::empty())?;
+    process::drop_to(user, group, CapabilitySet::empty())?;
     let data_dir = config.server.data_dir.as_deref();
     let folder = data_dir.map(|folder| data_folder::settle(folder, hot_restart)).transpose()?;
     config.server.own_folder = folder;
@@ -105,50 +99,30 @@ impl RunningServer {
         config: Config,
         levels: log::Levels,
         resources: Resources,
-        notify: crate::systemd::Notify,
+        notify: Notify,
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
-        let Resources { worker_cpus, placement, listening, shared, connections, .. } = resources;
-        let Resources { ops, api, tls, admin, trust, mut offer, .. } = resources;
+        let Resources { placement, listening, shared, connections, bypass, .. } = resources;
+        let Resources { ops, api, tls, admin, trust, mut offer, queues, .. } = resources;
         let (lock, documents) = open_data(&config, offer.as_mut())?;
         let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
-        let (prober, (zones, load_id), kubernetes) =
-            sources(&config, &control, &documents, &worker_cpus)?;
-        let (steering, count) = (config.server.steering, config.zones.len());
+        let (sources, load_id) = Sources::start(&config, control, &documents, placement.cpus())?;
+        let (workers, count) = (placement.cpus().len(), config.zones.len());
         let ops_hosts = config.ops.hosts.clone();
         let streams = Streams { connections, ..config.streams.clone() };
-        let listen: Vec<_> = listening.iter().map(|all| all.address.to_string()).collect();
-        let setup = ForwardSetup::new(worker_cpus.len() + streams.threads, trust, &listening);
+        let setup = ForwardSetup::new(workers + streams.threads, trust, &listening);
         let (tap, lists) = (TapThread::start(tap_settings(&config))?, AccessLists::default());
+        let (sockets, on_queues) = ((&listening[..], shared), (placement, bypass));
+        let plane = DataPlane::new(&config, sockets, on_queues, connections, tap);
         let server = Arc::new(Server {
             started: SystemTime::now(),
-            listen,
-            control,
-            zones,
-            store: OnceLock::new(),
-            kubernetes: Mutex::new(kubernetes),
-            prober,
-            tap,
-            counters: OnceLock::new(),
-            commands: OnceLock::new(),
-            shared: Mutex::new(shared),
-            notify,
+            plane,
+            sources,
+            stage: Stage::new(),
             live: Mutex::new(Live::new(config, levels, lists.clone(), setup)?),
-            state: Mutex::new(ServerState::Starting),
-            bypass: Mutex::new(resources.bypass),
-            threads: Mutex::default(),
-            steering,
-            lock,
-            worker_cpus,
-            placement: Mutex::new(placement),
-            upstream_log: Mutex::default(),
-            is_offered: AtomicBool::new(false),
-            stream_limits: (connections, streams.memory),
-            health: Health::default(),
-            handed_over: tokio::sync::Notify::new(),
             documents,
             rest: Rest::default(),
-            reloading: tokio::sync::Mutex::default(),
+            supervision: Supervision { notify, lock },
         });
         let (on_failure, failure) = failures();
         let is_proxy = lists.proxies();
@@ -169,13 +143,12 @@ impl RunningServer {
             started.end(signals).await?;
             return Ok(None);
         }
-        let steered =
-            started.answer(&streams, listening, resources.queues, is_proxy, on_failure)?;
+        let steered = started.answer(&streams, (listening, queues), is_proxy, on_failure)?;
         started.hot_restart(offer).await?;
-        started.server.set_state(ServerState::Serving);
+        started.server.stage.set(ServerState::Serving);
         started.server.keep_sockets();
-        started.server.tell_ready();
-        let (workers, listen) = (started.server.worker_cpus.len(), started.server.listen.join(" "));
+        started.server.report_ready();
+        let listen = started.server.addresses();
         tracing::info!(zones = count, workers, steered, listen, "serving");
         Ok(Some(started))
     }
@@ -184,23 +157,20 @@ impl RunningServer {
     fn answer(
         &self,
         streams: &Streams,
-        listening: Vec<Listening>,
-        queues: Vec<QueuePort>,
+        ports: (Vec<Listening>, Vec<QueuePort>),
         is_proxy: IsProxy,
         on_failure: OnFailure,
     ) -> Anyhow<bool> {
         let server = &self.server;
-        let first = Listening::first_sockets(&listening);
-        let steered = workers::steer(server.steering, &server.worker_cpus, &first);
-        let messages = server.start_threads(streams, listening, queues, is_proxy, on_failure)?;
+        let (messages, steered) = server.start_threads(streams, ports, is_proxy, on_failure)?;
         tokio::spawn(handle_control_messages(messages, Arc::clone(server)));
         Ok(steered)
     }
 
     /// Waits until zones of files and of the store are served.
     async fn load(&self, load_id: CommandId, is_hot_restart: bool) -> Anyhow<()> {
-        self.server.zones.wait(load_id).await;
-        self.server.wait_for_cluster().await;
+        self.server.sources.zones.wait(load_id).await;
+        self.server.sources.wait_for_cluster().await;
         let server = Arc::clone(&self.server);
         Ok(tokio::task::spawn_blocking(move || server.start_store(is_hot_restart)).await??)
     }
@@ -235,7 +205,7 @@ impl RunningServer {
             tracing::warn!("not all connections were handed over: {problem}");
         }
         let connections = taken.connections.len();
-        self.server.adopt(taken.connections.into_iter().map(handed).collect());
+        self.server.plane.adopt(taken.connections.into_iter().map(handed).collect());
         tracing::info!(old_pid, connections, "hot restart done");
         self.server.attach();
         // The old process may have changed them after this one read them.
@@ -253,14 +223,14 @@ impl RunningServer {
             let hosts = std::mem::take(&mut self.ops_hosts);
             tokio::spawn(async move {
                 let ops = server.ops(lists, hosts);
-                if let Err(error) = ops::serve(listener, ops, server.handed_over.notified()).await {
+                if let Err(error) = ops::serve(listener, ops, server.stage.handed_over()).await {
                     tracing::error!("[ops] is not served: {error}");
                 }
             });
         }
         self.admin_task = self.admin.take().map(|at| {
             let handler = Arc::new(Handler::new(Arc::clone(&self.server)));
-            tokio::spawn(admin::AdminServer::new(at, peer::groups, VERSION).run(handler))
+            tokio::spawn(admin::AdminServer::new(at, process::groups, VERSION).run(handler))
         });
     }
 
@@ -284,12 +254,12 @@ impl RunningServer {
         let mut ends_at = None;
         loop {
             // A hand-over in progress is awaited; it takes no longer than an end.
-            let is_over = ends_at.is_some() && !self.server.is_handed_over();
+            let is_over = ends_at.is_some() && !self.server.plane.is_handed_over();
             tokio::select! {
                 action = signals.next() => match action {
                     Action::Terminate if ends_at.is_none() => ends_at = Some(self.start_drain()),
                     Action::Terminate | Action::Interrupt => break,
-                    Action::Report => gather::log(&self.server.status().threads),
+                    Action::Report => data_plane::log_counters(&self.server.status().threads),
                 },
                 () = sleep_until(ends_at.unwrap_or_else(Instant::now)), if is_over => break,
                 handed_over = &mut admin_task => return Ok(self.hand_over(handed_over?).await),
@@ -305,7 +275,7 @@ impl RunningServer {
 
     /// Starts to drain: the server is no longer ready. Returns when it stops answering.
     fn start_drain(&self) -> Instant {
-        self.server.notify.stopping();
+        self.server.supervision.notify.stopping();
         let drain = self.server.start_drain();
         if !drain.is_zero() {
             let seconds = drain.as_secs_f64();
@@ -323,7 +293,7 @@ impl RunningServer {
         let names = self.server.threads_to_end();
         let stopped = tokio::task::spawn_blocking(|| self.stop());
         if timeout(STOP_AFTER_FAILURE_MAX, stopped).await.is_err() {
-            let stuck = threads::first_alive(&names);
+            let stuck = data_plane::first_alive(&names);
             let stuck = stuck.as_deref().unwrap_or("a thread without a name");
             tracing::error!("{failure}; ended without {stuck}, which does not end");
             log::flush();
@@ -336,8 +306,8 @@ impl RunningServer {
     fn stop(self) -> Status {
         let Self { server, running, .. } = self;
         server.rest.stop();
-        server.stop();
-        server.stop_changes();
+        server.plane.stop();
+        server.sources.stop();
         running.stop();
         server.status()
     }
@@ -354,7 +324,7 @@ impl RunningServer {
             }
         };
         let seconds = (status.gathered_seconds - status.started_seconds).round();
-        let all = gather::sum(&status.threads);
+        let all = data_plane::sum(&status.threads);
         let (received, replied) = (all.received, all.replied);
         tracing::info!(seconds, received, replied, "ended");
         Ok(ExitCode::SUCCESS)
@@ -371,29 +341,13 @@ impl RunningServer {
         let Self { server, running, .. } = self;
         let stopped = tokio::task::spawn_blocking(move || {
             server.rest.stop();
-            server.stop_changes();
+            server.sources.stop();
             running.stop();
         });
         // A panic is logged already.
         let _ = stopped.await;
         ExitCode::SUCCESS
     }
-}
-
-/// What is known before the first query: the health of addresses, the zones, the cluster.
-type Sources = (HealthService, (source_file::Zones, CommandId), Option<Kubernetes>);
-
-/// Starts the sources. Health comes first: no first answer names what was down.
-fn sources(
-    config: &Config,
-    control: &ZonePublisher,
-    documents: &Documents,
-    worker_cpus: &[Option<usize>],
-) -> Anyhow<Sources> {
-    let prober = prober::start(config, control, documents, worker_cpus)?;
-    let zones =
-        source_file::Zones::start(control, zones::configured(config), config.server.folder())?;
-    Ok((prober, zones, kubernetes::start(config, control, documents)?))
 }
 
 /// Locks the data folder, with the lock of the old process if it offers one, and opens the sets of

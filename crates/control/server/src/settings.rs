@@ -1,8 +1,8 @@
 //! Builds the threads' settings from a config, and keeps the state that outlives a change.
 use crate::control_messages::handled_opcodes;
-use crate::forward_table::ForwardTable;
 use answer::CookieSecret;
 use config::{Config, Denied, Diagnostic, Rate};
+use data_plane::ForwardTable;
 use handler::{AccessList, DebtTable, RateLimit, Settings};
 use std::error::Error;
 use std::path::Path;

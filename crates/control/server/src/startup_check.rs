@@ -1,9 +1,9 @@
 //! Faults of a config that depend on this machine, and that would only show at the start or later.
-use crate::privileges::Identity;
-use crate::workers;
 use admin::Endpoint;
 use config::{Admin, Config, Diagnostic, Etcd, StoreKind, holds, trust};
+use data_plane::check_placement;
 use listen::{Certificates, Tls};
+use process::Identity;
 use rustix::fs::{Access, access};
 use std::fs;
 use std::io;
@@ -28,7 +28,7 @@ pub fn check_startup(config: &Config) -> StartupReport {
     let mut messages = Vec::new();
     let (user, group) = (&config.server.user, &config.server.group);
     messages.extend(Identity::check(user, group).err().map(|error| error.to_string()));
-    messages.extend(workers::check(config).err().map(|error| error.to_string()));
+    messages.extend(check_placement(config).err().map(|error| error.to_string()));
     messages.extend(shared_ports(config));
     messages.extend(own_rules(config));
     if let Some(path) =

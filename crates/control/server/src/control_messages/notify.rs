@@ -16,7 +16,7 @@ pub fn create(server: &Arc<Server>) -> Arc<dyn MessageHandler> {
     let server = Arc::clone(server);
     Arc::new(NotifyHandler::new(move |zone| {
         tracing::info!(%zone, "NOTIFY: its file is read again");
-        server.zones.load(zone);
+        server.sources.zones.load(zone);
     }))
 }
 

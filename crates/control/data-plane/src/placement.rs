@@ -17,6 +17,54 @@ pub type AddressSocket<'s> = (SocketAddr, BorrowedFd<'s>);
 /// and the reason. The planner is passed in because this layer does not know the topology.
 pub type CorePlanner = fn(&CpuList, usize, Option<&str>) -> Result<(CpuList, String), String>;
 
+/// Where the workers run now.
+pub struct Placement {
+    plan_cores: CorePlanner,
+    allowed: CpuList,
+    cpus: WorkerCpus,
+}
+
+impl Placement {
+    /// The CPUs that workers start on.
+    pub fn new(cpus: WorkerCpus, plan_cores: CorePlanner) -> Self {
+        Self { plan_cores, allowed: cpu::allowed().unwrap_or_default(), cpus }
+    }
+
+    /// The CPU of each worker.
+    pub fn cpus(&self) -> &[Option<usize>] {
+        &self.cpus
+    }
+
+    /// If the CPUs that this process may use have changed, places the workers anew and moves those
+    /// that are pinned. Their sockets and their number stay, so no query is lost. Returns whether
+    /// they have changed.
+    pub fn follow(&mut self, config: &Config) -> bool {
+        // This thread is never pinned, so it has what the process has.
+        let Ok(allowed) = cpu::allowed() else { return false };
+        if allowed == self.allowed {
+            return false;
+        }
+        let before = std::mem::replace(&mut self.allowed, allowed.clone()).to_string();
+        self.cpus = place_again(config, &allowed, self.cpus.len(), self.plan_cores);
+        for (index, cpu) in self.cpus.iter().enumerate() {
+            let name = format!("worker-{index}");
+            let moved = cpu.map_or(Ok(()), |cpu| cpu::pin_thread(&name, cpu));
+            if let Err(error) = moved {
+                tracing::warn!(worker = name, %error, "not moved; it runs where the kernel allows");
+            }
+        }
+        let (allowed, cpus) = (allowed.to_string(), list(&self.cpus));
+        tracing::info!(before, allowed, cpus, "workers follow the allowed CPUs");
+        true
+    }
+}
+
+/// The CPUs of workers in words.
+fn list(worker_cpus: &[Option<usize>]) -> String {
+    let cpus: CpuList = worker_cpus.iter().flatten().copied().collect();
+    if cpus.is_empty() { "unbound".into() } else { cpus.to_string() }
+}
+
 /// Chooses the workers' CPUs among those this process may use, and logs the result and the reason.
 /// A server that does not answer has no worker.
 ///
@@ -52,8 +100,7 @@ pub fn place(config: &Config, plan_cores: CorePlanner) -> io::Result<WorkerCpus>
             (cpus.iter().map(Some).collect(), reason)
         }
     };
-    let cpus: CpuList = worker_cpus.iter().flatten().copied().collect();
-    let cpus = if cpus.is_empty() { "unbound".into() } else { cpus.to_string() };
+    let cpus = list(&worker_cpus);
     tracing::info!(workers = worker_cpus.len(), cpus, reason, "workers placed");
     Ok(worker_cpus)
 }
@@ -73,7 +120,7 @@ pub fn check(config: &Config) -> io::Result<()> {
 
 /// Places so many workers, which already run, on other allowed CPUs. Where those that the config
 /// lists are gone, or no core can be planned, the kernel's choice of all allowed ones holds.
-pub fn place_again(
+fn place_again(
     config: &Config,
     allowed: &CpuList,
     count: usize,

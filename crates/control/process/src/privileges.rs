@@ -160,7 +160,9 @@ fn drop_bounding(keep: CapabilitySet) -> Result<(), PrivilegeError> {
 pub struct Identity {
     /// `None`: the user database has no entry for the number, and no other groups of this user.
     name: Option<CString>,
+    /// The number of the user.
     pub uid: libc::uid_t,
+    /// The number of its group.
     pub gid: libc::gid_t,
 }
 

@@ -7,12 +7,12 @@ use worker::ThreadPulse;
 
 /// The last heartbeats of the threads.
 #[derive(Default)]
-pub struct Health {
+pub struct Pulses {
     /// Per thread: its heartbeat, and when it changed to that.
     seen: Mutex<Vec<(ThreadPulse, Instant)>>,
 }
 
-impl Health {
+impl Pulses {
     /// Compares every thread's heartbeat with the last one.
     ///
     /// # Errors

@@ -5,7 +5,7 @@
 //! process serves all inherited sockets, even if they outnumber the workers. Sockets of addresses
 //! that are no longer configured stay with the old process, which answers what they hold.
 use crate::limits::{FILES_OTHER, PORTS_TRIED_MAX, STREAMS_LEAST};
-use crate::workers::AddressSocket;
+use crate::placement::AddressSocket;
 use admin::{SharedSocket, SocketKind};
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::sockopt;
@@ -73,6 +73,7 @@ fn room_for_streams(sockets: usize, streams: usize, limit: usize) -> Option<usiz
 pub struct Listening {
     /// The address, with its actual port.
     pub address: SocketAddr,
+    /// Accepts streams.
     pub streams: TcpListener,
     /// In the order of binding. Socket n belongs to worker n modulo the number of workers; every
     /// worker has at least one.
@@ -116,7 +117,7 @@ impl Sockets {
 
     /// Opens or inherits a listener and UDP sockets for `workers` workers on each address. On a
     /// machine without IPv6, `[::]` is skipped if other addresses remain. New UDP sockets receive
-    /// at once; beside inherited ones, after [`workers::steer`](crate::workers::steer).
+    /// at once; beside inherited ones, after [`workers::steer`](crate::placement::steer).
     ///
     /// # Errors
     /// The first address that cannot be opened, or more sockets than the workers can serve.
@@ -297,12 +298,30 @@ fn warn_alone(address: SocketAddr, socket: &OwnedFd, workers: usize, error: &io:
 #[derive(Debug)]
 pub enum OpenError {
     /// An address cannot be opened.
-    Bind { address: SocketAddr, protocol: &'static str, error: io::Error },
+    Bind {
+        /// The address.
+        address: SocketAddr,
+        /// `UDP` or `TCP`.
+        protocol: &'static str,
+        /// Why.
+        error: io::Error,
+    },
     /// The service manager passed a socket that the config does not use.
-    Unfit { kind: SocketKind, address: SocketAddr, fd: RawFd },
-    /// The old process had more workers, and its sockets are too many for this one. `least` is the
-    /// number of workers that could serve them.
-    TooMany { sockets: usize, least: usize },
+    Unfit {
+        /// What it receives.
+        kind: SocketKind,
+        /// Where it is bound.
+        address: SocketAddr,
+        /// Its number.
+        fd: RawFd,
+    },
+    /// The old process had more workers, and its sockets are too many for this one.
+    TooMany {
+        /// The number of sockets.
+        sockets: usize,
+        /// The number of workers that could serve them.
+        least: usize,
+    },
 }
 
 fn failed(address: SocketAddr, protocol: &'static str) -> impl Fn(io::Error) -> OpenError {

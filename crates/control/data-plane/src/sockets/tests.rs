@@ -1,5 +1,5 @@
 use super::*;
-use crate::workers;
+use crate::placement;
 use config::Steering;
 use packet::{Packet, Verdict};
 use port::Port;
@@ -160,15 +160,15 @@ fn sockets_beside_inherited_ones_receive_nothing_before_they_are_read() {
     };
     let counts = send_all();
     assert_eq!(counts[..2].iter().sum::<usize>(), 60, "the old process's: {counts:?}");
-    assert!(!workers::steer(Steering::Hash, &[None; 6], &Listening::first_sockets(&new)));
+    assert!(!placement::steer(Steering::Hash, &[None; 6], &Listening::first_sockets(&new)));
     let counts = send_all();
     assert!(counts[2..].iter().sum::<usize>() > 0, "then all sockets: {counts:?}");
     assert_eq!(counts.iter().sum::<usize>(), 60);
     let first_sockets = Listening::first_sockets(std::slice::from_ref(&old));
     let cpu = cpu::allowed().expect("CPUs").as_slice()[0];
     for (steering, worker_cpus) in [(Steering::Hash, [None; 2]), (Steering::Cpu, [Some(cpu); 2])] {
-        assert!(!workers::steer(Steering::Hash, &[None; 6], &Listening::first_sockets(&new)));
-        workers::restore_steering(steering, &worker_cpus, &first_sockets);
+        assert!(!placement::steer(Steering::Hash, &[None; 6], &Listening::first_sockets(&new)));
+        placement::restore_steering(steering, &worker_cpus, &first_sockets);
         let counts = send_all();
         assert_eq!(counts[..2].iter().sum::<usize>(), 60, "the new process failed: {counts:?}");
     }

@@ -1,0 +1,32 @@
+//! The data plane as the server runs it: its sockets and threads, where they run, what is asked of
+//! them and what they count.
+#![forbid(unsafe_code)]
+// What only a part that is left out would call.
+#![cfg_attr(not(feature = "xdp"), allow(dead_code))]
+
+#[cfg(feature = "xdp")]
+mod bypass;
+#[cfg(not(feature = "xdp"))]
+#[path = "absent/bypass.rs"]
+mod bypass;
+mod commands;
+mod forward_table;
+mod forwarding;
+mod gather;
+pub mod limits;
+mod panics;
+mod placement;
+mod plane;
+mod ports;
+mod pulse;
+mod session;
+mod sockets;
+mod threads;
+
+pub use bypass::{Bypass, QueuePort};
+pub use forward_table::{ForwardChange, ForwardTable};
+pub use gather::{log as log_counters, seconds, sum};
+pub use placement::{CorePlanner, Placement, WorkerCpus, check as check_placement, place};
+pub use plane::{DataPlane, ENDING, STARTING, ThreadSetup};
+pub use sockets::{Listening, OpenError, Sockets, raise_file_limit, reserve_files};
+pub use threads::{first_alive, yield_to_workers};

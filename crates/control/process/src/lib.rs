@@ -1,0 +1,11 @@
+//! The process of the server: its user and capabilities, its service manager, its log.
+
+pub mod limits;
+pub mod log;
+mod peer;
+mod privileges;
+mod systemd;
+
+pub use peer::groups;
+pub use privileges::{Identity, PrivilegeError, drop_to};
+pub use systemd::{Manager, Notify, PassError};

@@ -1,0 +1,131 @@
+//! What the server knows records from, the zone manager that publishes them, and the health of
+//! their addresses.
+use crate::documents::Documents;
+use crate::kubernetes::{self, Kubernetes, THREAD as CLUSTER};
+use crate::limits::{CLUSTER_POLL_INTERVAL, KUBERNETES_START_MAX};
+use crate::prober;
+use crate::store::{StoreConfig, Stored, WRITER};
+use crate::zones;
+use config::Config;
+use data_plane::seconds;
+use health::{HealthService, THREAD as PROBER};
+use server_status::Status;
+use source_file::CommandId;
+use std::error::Error;
+use std::io;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use tokio::time::{Instant, sleep};
+use zone_manager::ZonePublisher;
+
+/// The thread that publishes snapshots.
+const CONTROL: &str = "control";
+
+/// The sources of a server.
+pub struct Sources {
+    pub control: ZonePublisher,
+    pub zones: source_file::Zones,
+    /// Empty while the store is opened, or without a store in the config.
+    pub store: OnceLock<Stored>,
+    /// The names of a Kubernetes cluster; gone once it is stopped, or none is watched.
+    kubernetes: Mutex<Option<Kubernetes>>,
+    /// Probes the addresses of record sets; `None`: there is no check.
+    pub prober: HealthService,
+}
+
+impl Sources {
+    /// Starts all but the store, and the first load of the zone files. Health comes first: no first
+    /// answer names what was down.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(
+        config: &Config,
+        control: ZonePublisher,
+        documents: &Documents,
+        worker_cpus: &[Option<usize>],
+    ) -> Result<(Self, CommandId), Box<dyn Error>> {
+        let prober = prober::start(config, &control, documents, worker_cpus)?;
+        let folder = config.server.folder();
+        let (zones, load) = source_file::Zones::start(&control, zones::configured(config), folder)?;
+        let kubernetes = Mutex::new(kubernetes::start(config, &control, documents)?);
+        Ok((Self { control, zones, store: OnceLock::new(), kubernetes, prober }, load))
+    }
+
+    /// Opens the configured store and serves its zones. A store that cannot be opened is retried.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start_store(&self, config: &StoreConfig, is_hot_restart: bool) -> io::Result<()> {
+        if let Some(stored) = Stored::start(config, &self.control, is_hot_restart)? {
+            // Set only here.
+            let _ = self.store.set(stored);
+        }
+        Ok(())
+    }
+
+    fn kubernetes(&self) -> MutexGuard<'_, Option<Kubernetes>> {
+        self.kubernetes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits a while until the names of the cluster are served, if one is watched.
+    pub async fn wait_for_cluster(&self) {
+        let is_there = || self.kubernetes().as_ref().is_none_or(|it| it.status().is_synced);
+        let until = Instant::now() + KUBERNETES_START_MAX;
+        while !is_there() {
+            if Instant::now() > until {
+                tracing::warn!(
+                    "the objects of Kubernetes are not listed yet: names of the cluster answer \
+                     SERVFAIL until they are"
+                );
+                return;
+            }
+            sleep(CLUSTER_POLL_INTERVAL).await;
+        }
+    }
+
+    /// Fills in its part of a status.
+    pub fn fill_status(&self, status: &mut Status) {
+        let (generation, published) = self.control.published();
+        status.generation = generation;
+        status.generation_seconds = seconds(published);
+        status.zones = self.zones.status();
+        status.held = self.control.holds().all();
+        status.hosts = self.zones.hosts();
+        status.saving = self.zones.trouble();
+        status.failed = self.failed();
+        status.store = self.store.get().map(Stored::status);
+        status.kubernetes = self.kubernetes().as_ref().map(Kubernetes::status);
+        status.health = self.prober.has_checks().then(|| self.prober.status());
+    }
+
+    /// Threads that ended unexpectedly.
+    pub fn failed(&self) -> Vec<String> {
+        let each = [
+            (source_file::LOADER, self.zones.have_failed()),
+            (CONTROL, self.control.has_failed()),
+            (CLUSTER, self.kubernetes().as_ref().is_some_and(Kubernetes::has_failed)),
+            (PROBER, self.prober.has_failed()),
+            (WRITER, self.store.get().is_some_and(|store| store.service.has_failed())),
+        ];
+        each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
+    }
+
+    /// The names of their threads, in the order in which they end.
+    pub fn thread_names() -> impl Iterator<Item = String> {
+        let names = [source_file::LOADER, source_file::SAVER, CLUSTER, PROBER, WRITER, CONTROL];
+        names.into_iter().map(str::to_owned)
+    }
+
+    /// Stops the threads that change zones, sources first. Blocks.
+    pub fn stop(&self) {
+        self.zones.stop();
+        // Waited for outside of the lock: who asks for the status does not wait as well.
+        {
+            let _cluster = self.kubernetes().take();
+        }
+        self.prober.stop();
+        if let Some(store) = self.store.get() {
+            store.stop();
+        }
+    }
+}

@@ -8,7 +8,7 @@ use crate::gather;
 use crate::placement::{self, AddressSocket, Placement};
 use crate::pulse::Pulses;
 use crate::sockets::Listening;
-use crate::threads::{StartedThreads, ThreadCounters, Threads, WorkerDeps};
+use crate::threads::{StartedThreads, ThreadCounters, Threads, WorkerDeps, ZoneReaders};
 use admin::{SharedSocket, SocketKind};
 use config::{Cache, Config, Steering, Streams};
 use handler::{ControlReceiver, Settings};
@@ -25,7 +25,6 @@ use std::time::Instant;
 use sync::Publisher;
 use upstream::StatusView;
 use worker::{Connections, HandedConnection, IsProxy, OnFailure};
-use zone_manager::ZonePublisher;
 
 /// Error of a command before the threads answer.
 pub const STARTING: &str = "the server is starting: wait until it serves (`dunlin status`)";
@@ -70,7 +69,7 @@ pub struct ThreadSetup<'s> {
     /// The ports of AF_XDP queues.
     pub queues: Vec<QueuePort>,
     /// The published zones.
-    pub control: &'s ZonePublisher,
+    pub zones: ZoneReaders<'s>,
     /// The published settings.
     pub settings: &'s mut Publisher<Settings>,
     /// Whether queries are forwarded.
@@ -131,9 +130,8 @@ impl DataPlane {
             true => upstream::peer_shards(cpus.len(), setup.streams.threads)?.into_iter(),
             false => Vec::new().into_iter(),
         };
-        let (control, settings, control_waker) =
-            (setup.control, setup.settings, setup.control_waker);
-        let deps = WorkerDeps { control, settings, tap: &self.tap, control_waker, peers };
+        let (zones, settings, control_waker) = (setup.zones, setup.settings, setup.control_waker);
+        let deps = WorkerDeps { zones, settings, tap: &self.tap, control_waker, peers };
         let (is_proxy, on_failure) = (setup.is_proxy, setup.on_failure);
         let started =
             Threads::start(setup.streams, deps, &cpus, setup.listening, is_proxy, on_failure)?;

@@ -20,10 +20,9 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::vec::IntoIter;
-use sync::{CountersView, Publisher};
+use sync::{CountersView, Publisher, Reader, ReadersFull};
 use upstream::{CommandSender, PeerShards, StatusView};
 use worker::{HandedConnection, IsProxy, OnFailure, StreamLimits, Streams, WorkerSetup, Workers};
-use zone_manager::ZonePublisher;
 
 /// The counters of one thread that answers queries.
 pub struct ThreadCounters {
@@ -68,9 +67,12 @@ pub struct StartedThreads {
     pub controls: Vec<ControlReceiver>,
 }
 
+/// Gives each thread a reader of the published zones.
+pub type ZoneReaders<'k> = &'k dyn Fn() -> Result<Reader<Image>, ReadersFull>;
+
 /// Everything that a thread needs to answer queries.
 pub struct WorkerDeps<'k> {
-    pub control: &'k ZonePublisher,
+    pub zones: ZoneReaders<'k>,
     pub settings: &'k mut Publisher<Settings>,
     pub tap: &'k TapThread,
     /// Wakes the handler of the messages that they pass on.
@@ -82,7 +84,7 @@ pub struct WorkerDeps<'k> {
 
 impl WorkerDeps<'_> {
     fn answerer(&mut self, panics: &PanicLog) -> Result<Answerer<Image>, Box<dyn Error>> {
-        let (image, settings) = (self.control.reader()?, self.settings.reader()?);
+        let (image, settings) = ((self.zones)()?, self.settings.reader()?);
         let (tap, seed) = (self.tap.tap(getrandom::u64()?), getrandom::u64()?);
         let mut app = Answerer::new(image, settings, tap, seed)?;
         app.report_panics(panics.reporter());

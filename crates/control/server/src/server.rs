@@ -71,12 +71,13 @@ impl Server {
         let control_waker = control_messages.waker();
         let mut live = lock(&self.live);
         let forwards = live.forwards().forwarding().is_some();
-        let (control, settings) = (&self.sources.control, &mut live.settings);
+        let zones = || self.sources.control.reader();
+        let settings = &mut live.settings;
         let (controls, is_steered) = self.plane.start(ThreadSetup {
             streams,
             listening,
             queues,
-            control,
+            zones: &zones,
             settings,
             forwards,
             control_waker,

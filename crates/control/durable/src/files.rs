@@ -3,11 +3,11 @@
 //! Links are not followed. A file must be regular, belong to this process's user or root, and not
 //! be writable by everyone. Group-writable files are allowed: Kubernetes makes them so for
 //! `fsGroup`. [`data_folder`](crate::data_folder) checks the configured folder itself.
-use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, Stat};
+use rustix::fs::{self, AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::DirBuilderExt;
@@ -105,25 +105,46 @@ impl Folder {
     /// # Errors
     /// Those of `write` and of the disk. The old file is unchanged then, unless only the names of
     /// the folder could not be synced.
-    pub fn replace(
+    pub fn replace<T, E: From<io::Error>>(
         &self,
         name: &Path,
         mode: u32,
-        write: impl FnOnce(&mut File) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let mut beside = name.as_os_str().to_owned();
-        beside.push(".new");
-        let beside = Path::new(&beside);
+        write: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mut temporary = name.as_os_str().to_owned();
+        temporary.push(".new");
+        self.replace_by(Path::new(&temporary), name, mode, write)
+    }
+
+    /// As [`Folder::replace`], with the name that the file has until it is complete.
+    ///
+    /// # Errors
+    /// As [`Folder::replace`].
+    pub fn replace_by<T, E: From<io::Error>>(
+        &self,
+        temporary: &Path,
+        name: &Path,
+        mode: u32,
+        write: impl FnOnce(&mut File) -> Result<T, E>,
+    ) -> Result<T, E> {
         // A file left by a crash may have another mode.
-        match self.remove(beside) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        match self.remove(temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
-        let mut file = self.create_new(beside, mode)?;
-        write(&mut file)?;
-        file.sync_all()?;
-        self.rename(beside, name)?;
-        self.sync()
+        let mut file = self.create_new(temporary, mode)?;
+        let written = write(&mut file).and_then(|written| {
+            file.sync_all()?;
+            self.rename(temporary, name)?;
+            Ok(written)
+        });
+        if written.is_err() {
+            // On a full disk it would take the room of others.
+            let _ = self.remove(temporary);
+        }
+        let written = written?;
+        self.sync()?;
+        Ok(written)
     }
 
     /// Renames a file, replacing another one.
@@ -226,8 +247,66 @@ pub fn open_or_create(path: &Path, mode: u32) -> io::Result<File> {
     Folder::open(folder)?.open_or_create(name, mode)
 }
 
+/// Replaces a file in a configured folder, which is created if missing, as [`Folder::replace`].
+///
+/// # Errors
+/// As [`Folder::create`] and [`Folder::replace`].
+pub fn replace<T, E: From<io::Error>>(
+    path: &Path,
+    mode: u32,
+    write: impl FnOnce(&mut File) -> Result<T, E>,
+) -> Result<T, E> {
+    let (folder, name) = split(path)?;
+    Folder::create(folder)?.replace(name, mode, write)
+}
+
+/// Renames a file or folder, and writes the names of its new folder to disk.
+///
+/// # Errors
+/// Those of rename and fsync.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fs::rename(from, to)?;
+    Folder::open(split(to)?.0)?.sync()
+}
+
+/// As [`rename`], unless the new name exists.
+///
+/// # Errors
+/// As [`rename`], and that it exists.
+pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    match fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Not every file system supports it.
+        Err(Errno::INVAL | Errno::NOSYS) if to.symlink_metadata().is_err() => rename(from, to),
+        done => {
+            done?;
+            Folder::open(split(to)?.0)?.sync()
+        }
+    }
+}
+
+/// Reads a file of at most so many bytes in a configured folder; `None`: it does not exist.
+///
+/// # Errors
+/// As [`Folder::read`], or the file is longer.
+pub fn read(path: &Path, len_max: u64) -> io::Result<Option<Vec<u8>>> {
+    let (folder, name) = split(path)?;
+    let file = match Folder::open(folder).and_then(|folder| folder.read(name)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file?,
+    };
+    let mut bytes = Vec::new();
+    file.take(len_max + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > len_max {
+        true => Err(io::Error::other(format!("it has more than {len_max} bytes"))),
+        false => Ok(Some(bytes)),
+    }
+}
+
 /// Splits a path into folder and name.
-fn split(path: &Path) -> io::Result<(&Path, &Path)> {
+///
+/// # Errors
+/// It ends with no name.
+pub fn split(path: &Path) -> io::Result<(&Path, &Path)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     Ok((folder.unwrap_or(Path::new(".")), Path::new(name)))

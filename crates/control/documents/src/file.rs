@@ -1,8 +1,8 @@
 //! A set in one file of this machine.
 use crate::{Content, Document, DocumentSet, Value, WriteError};
-use durable::files::Folder;
+use durable::files;
 use std::collections::BTreeMap;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
@@ -66,7 +66,7 @@ impl FileDocuments {
 
     fn read(&self, path: &Path) -> Result<Content, String> {
         let fault = |why: String| format!("{}: {why}{}", path.display(), self.format.advice());
-        let read = read(path, self.format.len_max());
+        let read = files::read(path, self.format.len_max());
         let Some(bytes) = read.map_err(|error| fault(format!("cannot be read: {error}")))? else {
             return Ok(Content::default());
         };
@@ -131,7 +131,9 @@ impl DocumentSet for FileDocuments {
             None => drop(documents.remove(name)),
         }
         let bytes = self.format.encode(&documents);
-        let written = bytes.and_then(|bytes| replace(path, self.format.mode(), &bytes));
+        let written = bytes.and_then(|bytes| {
+            files::replace(path, self.format.mode(), |file| file.write_all(&bytes))
+        });
         written.map_err(|why| {
             let path = path.display();
             WriteError::NotSaved(format!("{path}: {why}; nothing has changed: is the disk full?"))
@@ -144,32 +146,4 @@ impl DocumentSet for FileDocuments {
 fn content(documents: BTreeMap<String, Value>) -> Content {
     let document = |(name, value)| (name, Document { value, revision: 0 });
     Content { documents: documents.into_iter().map(document).collect(), ..Content::default() }
-}
-
-/// Reads a file of at most so many bytes; `None`: it does not exist.
-pub fn read(path: &Path, len_max: u64) -> io::Result<Option<Vec<u8>>> {
-    let (folder, name) = split(path);
-    let file = match Folder::open(folder).and_then(|folder| folder.read(name)) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut bytes = Vec::new();
-    file.take(len_max + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > len_max {
-        true => Err(io::Error::other(format!("it has more than {len_max} bytes"))),
-        false => Ok(Some(bytes)),
-    }
-}
-
-/// Writes a new file beside the old one, and replaces that by one rename.
-pub fn replace(path: &Path, mode: u32, bytes: &[u8]) -> io::Result<()> {
-    let (folder, name) = split(path);
-    Folder::create(folder)?.replace(name, mode, |file| file.write_all(bytes))
-}
-
-/// The folder of a file, and the name of the file.
-fn split(file: &Path) -> (&Path, &Path) {
-    let name = file.file_name().map_or(Path::new(""), Path::new);
-    (file.parent().unwrap_or(Path::new(".")), name)
 }

@@ -1,13 +1,12 @@
-//! Files of lines, each a JSON value. The first says what the file is, the last has the number of
-//! lines and a checksum. A file that is cut off or damaged is refused, and never overwritten (I12).
+//! Files of lines, each a JSON value, in the form of [`durable`]. A file that is cut off or damaged
+//! is refused, and never overwritten (I12).
 use crate::limits::LINES_LEN_MAX;
-use crate::{FileFormat, Value, file};
+use crate::{FileFormat, Value};
+use durable::{FileForm, OldForm, OldSum};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
-use std::hash::Hasher;
-use std::io;
+use std::io::{self, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// A kind of file.
@@ -15,20 +14,14 @@ use std::path::{Path, PathBuf};
 pub struct Lines {
     /// Its name in the folder.
     pub file: &'static str,
-    /// The key of its first line, whose value is the format.
+    /// The key of the first line that older versions wrote; its value was the format.
     pub head: &'static str,
     /// The format.
-    pub format: u64,
+    pub format: u32,
     /// What it has.
     pub what: &'static str,
     /// The mode of a new file.
     pub mode: u32,
-}
-
-#[derive(PartialEq, Deserialize, Serialize)]
-struct Tail {
-    lines: u64,
-    checksum: String,
 }
 
 impl Lines {
@@ -46,25 +39,20 @@ impl Lines {
         folder: &Path,
         values: impl IntoIterator<Item = V>,
     ) -> Result<(), String> {
-        let bytes = self.encode(values);
-        let saved = bytes.and_then(|bytes| file::replace(&self.path(folder), self.mode, &bytes));
-        saved.map_err(|error| format!("{} cannot be saved: {error}", self.path(folder).display()))
+        let path = self.path(folder);
+        let saved = self.form().replace(&path, self.mode, |out| write(out, values));
+        saved.map_err(|error| format!("{} cannot be saved: {error}", path.display()))
     }
 
-    /// The bytes of a file.
-    ///
-    /// # Errors
-    /// A value cannot be written.
-    pub fn encode<V: Serialize>(&self, values: impl IntoIterator<Item = V>) -> io::Result<Vec<u8>> {
-        let mut bytes = format!("{{\"{}\":{}}}\n", self.head, self.format).into_bytes();
-        let mut lines = 1;
-        for value in values {
-            line(&mut bytes, &value)?;
-            lines += 1;
+    fn form(&self) -> FileForm {
+        let begin = format!("{{\"{}\":{}}}\n", self.head, self.format).into();
+        FileForm {
+            what: self.what,
+            owner: "this server".into(),
+            form: self.format,
+            len_max: LINES_LEN_MAX,
+            old: vec![OldForm { begin, sum: OldSum::Json }],
         }
-        let tail = Tail { lines, checksum: checksum(&bytes) };
-        line(&mut bytes, &tail)?;
-        Ok(bytes)
     }
 
     /// Reads the values; there are none before the file exists.
@@ -81,36 +69,10 @@ impl Lines {
     /// The file, and what is wrong with it.
     pub fn read<V: DeserializeOwned>(&self, folder: &Path) -> Result<Vec<V>, String> {
         let path = self.path(folder);
-        let told = |what: String| format!("{}: {what}", path.display());
-        let read = file::read(&path, LINES_LEN_MAX);
-        match read.map_err(|error| told(format!("cannot be read: {error}")))? {
-            Some(bytes) => self.decode(&bytes).map_err(told),
+        match self.form().open(&path).map_err(|fault| fault.to_string())? {
+            Some(content) => gather(content).map_err(|what| format!("{}: {what}", path.display())),
             None => Ok(Vec::new()),
         }
-    }
-
-    /// The values of a file.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn decode<V: DeserializeOwned>(&self, bytes: &[u8]) -> Result<Vec<V>, String> {
-        let cut = || "is cut off or damaged".to_owned();
-        let body = bytes.strip_suffix(b"\n").ok_or_else(cut)?;
-        let tail_at = body.iter().rposition(|byte| *byte == b'\n').ok_or_else(cut)? + 1;
-        let (all, tail) = body.split_at(tail_at);
-        let tail: Tail = serde_json::from_slice(tail).map_err(|_| cut())?;
-        let mut lines = all.split_inclusive(|byte| *byte == b'\n');
-        let is_whole = tail.checksum == checksum(all) && tail.lines == lines.clone().count() as u64;
-        is_whole.then_some(()).ok_or_else(cut)?;
-        let head: serde_json::Value =
-            serde_json::from_slice(lines.next().unwrap_or_default()).map_err(|_| cut())?;
-        let Some(format) = head.get(self.head).and_then(serde_json::Value::as_u64) else {
-            return Err(format!("is not a file of {}", self.what));
-        };
-        if format != self.format {
-            return Err(format!("has format {format}, and this version reads {}", self.format));
-        }
-        lines.map(|line| serde_json::from_slice(line).map_err(|_| cut())).collect()
     }
 }
 
@@ -139,23 +101,26 @@ impl FileFormat for Lines {
     fn encode(&self, documents: &BTreeMap<String, Value>) -> io::Result<Vec<u8>> {
         let line =
             |(name, value): (&String, &Value)| Line { name: name.clone(), keys: value.clone() };
-        Self::encode(self, documents.iter().map(line))
+        self.form().bytes(|out| write(out, documents.iter().map(line)))
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<BTreeMap<String, Value>, String> {
-        let lines = Self::decode::<Line>(self, bytes)?;
+        let content = self.form().verify(Cursor::new(bytes)).map_err(|why| why.to_string())?;
+        let lines = gather::<Line>(content)?;
         Ok(lines.into_iter().map(|line| (line.name, line.keys)).collect())
     }
 }
 
-fn line(bytes: &mut Vec<u8>, value: &impl Serialize) -> io::Result<()> {
-    serde_json::to_writer(&mut *bytes, value)?;
-    bytes.push(b'\n');
-    Ok(())
+fn write(out: &mut dyn Write, values: impl IntoIterator<Item = impl Serialize>) -> io::Result<()> {
+    values.into_iter().try_for_each(|value| {
+        serde_json::to_writer(&mut *out, &value)?;
+        out.write_all(b"\n")
+    })
 }
 
-fn checksum(bytes: &[u8]) -> String {
-    let mut sum = SipHasher13::new();
-    sum.write(bytes);
-    format!("{:016x}", sum.finish())
+fn gather<V: DeserializeOwned>(mut content: impl Read) -> Result<Vec<V>, String> {
+    let mut bytes = Vec::new();
+    content.read_to_end(&mut bytes).map_err(|why| format!("cannot be read: {why}"))?;
+    let values = serde_json::Deserializer::from_slice(&bytes).into_iter();
+    values.collect::<Result<_, _>>().map_err(|why| format!("was written by another version: {why}"))
 }

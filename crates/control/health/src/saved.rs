@@ -123,22 +123,23 @@ mod tests {
     }
 
     #[test]
-    fn saved_states_are_read_back() {
-        let bytes = FILE.encode(lines(&saved())).unwrap();
-        assert_eq!(gather(FILE.decode(&bytes).unwrap()), Some(saved()));
-    }
-
-    #[test]
-    fn cut_or_changed_file_is_refused() {
-        let bytes = FILE.encode(lines(&saved())).unwrap();
-        let decode = |bytes: &[u8]| FILE.decode::<Line>(bytes);
-        for len in 0..bytes.len() {
-            assert!(decode(&bytes[..len]).is_err(), "{len}");
-        }
-        for at in 0..bytes.len() {
-            let mut wrong = bytes.clone();
-            wrong[at] ^= 1;
-            assert!(decode(&wrong).is_err(), "{at}");
-        }
+    fn damaged_file_is_named_and_one_of_an_older_version_is_read() {
+        let folder = test_support::folder::Folder::new("health-saved");
+        let path = FILE.path(&folder);
+        assert_eq!(load(&folder), Ok(SavedHealth::default()));
+        save(&folder, &saved()).unwrap();
+        assert_eq!(load(&folder), Ok(saved()));
+        let old = "{\"dunlin_health_state\":1}\n\
+                   {\"Target\":[\"web\",\"10.0.0.1\",\"up\",true,1700000000000,1700000000000]}\n\
+                   {\"lines\":2,\"checksum\":\"55636de5da1861ad\"}\n";
+        std::fs::write(&path, old).unwrap();
+        assert_eq!(load(&folder).unwrap().states.len(), 1);
+        let damaged = old.replace("10.0.0.1", "10.0.0.2");
+        std::fs::write(&path, &damaged).unwrap();
+        let why = load(&folder).unwrap_err();
+        assert!(
+            why.starts_with(&format!("{}: is cut off or damaged. It", path.display())),
+            "{why}"
+        );
     }
 }

@@ -70,11 +70,6 @@ impl Checks {
         self.is_changed = true;
     }
 
-    /// Whether no service names a check.
-    pub fn is_empty(&self) -> bool {
-        self.named.len() == 0
-    }
-
     /// The check that a service names, whether it is used or not.
     pub fn named_by(&self, key: KeyRef<'_>) -> Option<Box<str>> {
         self.named.get(key).map(|(check, _)| check)

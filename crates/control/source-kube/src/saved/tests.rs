@@ -74,51 +74,69 @@ fn a_saved_state_leads_to_the_same_records_and_changes() {
     std::fs::remove_dir_all(folder).expect("it was there");
 }
 
-/// An older version reads a state without checks, so services and endpoints take what they took.
-#[test]
-fn checks_are_saved_in_a_format_of_their_own() {
-    let folder = folder("checks");
-    let format = || std::fs::read(path(&folder)).expect("the file")[..30].to_vec();
-    save(&folder, &zones(), &filled()).expect("it is saved");
-    assert_eq!(format(), b"{\"dunlin_kubernetes_state\":2,\"");
-    let known = || Arc::new(["http".to_owned()].into());
+fn with_check() -> Cluster {
     let mut saved = filled();
-    saved.set_checks(known());
+    saved.set_checks(Arc::new(["http".to_owned()].into()));
     let service = Service { kind: ServiceKind::Headless, ports: Box::default() };
     let key = (false, ObjectName::new("shop", "pets"));
     saved.put_checked_service(key, Some(service), Some("http"));
+    saved
+}
+
+#[test]
+fn checks_are_saved() {
+    let folder = folder("checks");
+    let saved = with_check();
     save(&folder, &zones(), &saved).expect("it is saved");
-    assert_eq!(format(), b"{\"dunlin_kubernetes_state\":3,\"");
     let mut loaded = empty();
     assert_eq!(load(&folder, &zones(), &mut loaded), Ok(true));
-    let gone = loaded.set_checks(known());
+    let gone = loaded.set_checks(Arc::new(["http".to_owned()].into()));
     assert!(text::changes(&gone)[0].ends_with(" by http"), "{gone:?}");
     assert_eq!(records(&loaded), records(&saved));
     std::fs::remove_dir_all(folder).expect("it was there");
 }
 
+/// As older versions wrote it: form 2, and form 3 with checks.
 #[test]
-fn a_state_with_one_wrong_bit_or_cut_off_anywhere_is_refused() {
+fn states_of_older_versions_are_read() {
+    use std::hash::Hasher;
+    let folder = folder("old");
+    for (form, saved) in [(2, filled()), (3, with_check())] {
+        let zones = zones();
+        let head = format!("{{\"dunlin_kubernetes_state\":{form},\"zones\":[\"{}\"]}}\n", zones[0]);
+        let mut file = head.into_bytes();
+        write(&mut file, &saved).expect("memory");
+        // The end, and a number of objects, which is not needed.
+        file.extend([0; 12]);
+        let mut sum = siphasher::sip::SipHasher13::new();
+        sum.write(&file);
+        file.extend(sum.finish().to_le_bytes());
+        std::fs::write(path(&folder), &file).expect("written");
+        let mut loaded = empty();
+        assert_eq!(load(&folder, &zones, &mut loaded), Ok(true));
+        assert_eq!(records(&loaded), records(&saved));
+    }
+    std::fs::remove_dir_all(folder).expect("it was there");
+}
+
+#[test]
+fn damaged_state_and_one_of_other_zones_are_named_and_stay() {
     let folder = folder("wrong");
     save(&folder, &zones(), &filled()).expect("it is saved");
     let whole = std::fs::read(path(&folder)).expect("the file");
-    let refused = |bytes: &[u8]| {
+    let other = ["cluster.example.".to_owned()];
+    let cases = [
+        (&whole[..whole.len() - 1], &zones()[..], "is cut off or damaged: it is not used"),
+        (&whole, &other, "belongs to another one: cluster.local."),
+    ];
+    for (bytes, zones, why) in cases {
         std::fs::write(path(&folder), bytes).expect("written");
         let mut cluster = empty();
-        let why = load(&folder, &zones(), &mut cluster).expect_err("it is not whole");
-        assert!(why.starts_with(&path(&folder).display().to_string()), "{why}");
+        let found = load(&folder, zones, &mut cluster).expect_err(why);
+        assert!(found.starts_with(&path(&folder).display().to_string()), "{found}");
+        assert!(found.contains(why), "{found}");
         assert_eq!(records(&cluster), records(&empty()));
-    };
-    for at in 0..whole.len() {
-        refused(&whole[..at]);
-        let mut wrong = whole.clone();
-        wrong[at] ^= 1 << (at % 8);
-        refused(&wrong);
+        assert_eq!(std::fs::read(path(&folder)).expect("it stays"), bytes);
     }
-    refused(&[&whole[..], b"x"].concat());
-    let other = ["cluster.example.".to_owned()];
-    std::fs::write(path(&folder), &whole).expect("written");
-    let why = load(&folder, &other, &mut empty()).expect_err("of other zones");
-    assert!(why.contains("other zones"), "{why}");
     std::fs::remove_dir_all(folder).expect("it was there");
 }

@@ -1,15 +1,15 @@
 //! Copies of the last good zones on disk (invariant I10).
 //!
 //! A copy is a zone file that any server can read, with all records in the form of RFC 3597 §5 and
-//! in canonical order. Its first line names the format and the zone, its last line is a checksum. A
-//! truncated, damaged or unknown copy is refused.
+//! in canonical order. Its first line is that of the form of [`durable`]: a truncated, damaged or
+//! unknown copy is refused.
 //!
 //! ```text
-//! ; Dunlin's copy of example.org., form 1: edit the file it was loaded from instead
+//! ; Dunlin's copy of example.org., form 2, 00000000000000001234 bytes, checksum 0123456789abcdef
 //! ; names 2000, serial 5, file 1234 created 1700000000.000000001 modified 1700000000.000000001
+//! ; edit the file that it was loaded from instead
 //! example.org. 3600 NS \# 4 026e7300
 //! …
-//! ; checksum 0123456789abcdef
 //! ```
 //!
 //! The second line tells a restart what was last served, without reading the copy ([`CopyNote`]).
@@ -22,13 +22,13 @@ pub use saver::ZoneSaver;
 
 use compile::{Loader, Zone};
 use durable::files::{FileOwnerPolicy, Folder};
+use durable::{FileForm, OldForm, OldSum};
 use image::{HashKey, Node, Zone as _};
 use siphasher::sip::SipHasher13;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::hash::Hasher;
-use std::io::{self, BufReader, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wire::{Name, NameBuf};
@@ -37,9 +37,8 @@ use wire::{Name, NameBuf};
 const FILE_NAME_MAX: usize = 200;
 /// The start of every copy.
 const MARK: &str = "; Dunlin's copy of ";
-const TRAILER: &str = "; checksum ";
-/// The trailer's words, 16 digits and the line end.
-const TRAILER_LEN: usize = TRAILER.len() + 16 + 1;
+/// The third line, for who looks into a copy.
+const HINT: &str = "; edit the file that it was loaded from instead\n";
 
 /// The folder of the copies in a data folder.
 pub fn folder(data_dir: &Path) -> PathBuf {
@@ -89,8 +88,15 @@ fn removed_name(name: &Path) -> PathBuf {
     removed.into()
 }
 
-/// The first line of a copy.
-fn header(origin: Name<'_>) -> String {
+/// The form of a copy.
+fn form(origin: Name<'_>) -> FileForm {
+    let owner = origin.to_string();
+    let old = OldForm { begin: old_header(origin).into(), sum: OldSum::Comment };
+    FileForm { what: "copy", owner, form: 2, len_max: u64::MAX, old: vec![old] }
+}
+
+/// The first line of a copy that an older version wrote.
+fn old_header(origin: Name<'_>) -> String {
     format!("{MARK}{origin}, form 1: edit the file it was loaded from instead\n")
 }
 
@@ -110,32 +116,25 @@ fn check_is_copy(folder: &Folder, file: &Path) -> io::Result<()> {
     Err(io::Error::other(why))
 }
 
-fn trailer(checksum: u64) -> String {
-    format!("{TRAILER}{checksum:016x}\n")
-}
-
 /// Writes the copy of a zone that was loaded from `file`. Equal zones have equal copies, except for
 /// the note.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(zone: &Zone, file: Option<FileId>, out: &mut dyn Write) -> io::Result<()> {
-    write_noted(zone, &CopyNote::new(zone, file).to_string(), out)
+pub fn write(zone: &Zone, file: Option<FileId>, out: impl Write + Seek) -> io::Result<()> {
+    let note = CopyNote::new(zone, file).to_string();
+    form(zone.origin()).write(out, |out| write_noted(zone, &note, out))
 }
 
 fn write_noted(zone: &Zone, note: &str, out: &mut dyn Write) -> io::Result<()> {
-    let mut sum = SipHasher13::new();
-    let mut text = (header(zone.origin()) + note).into_bytes();
+    let mut text = [note, HINT].concat().into_bytes();
     for tree in [zone.names() as &dyn image::Tree, zone.hashed()] {
         for node in (0..tree.len()).filter_map(|rank| tree.at(rank)) {
             write_node(&mut text, node, zone.origin())?;
-            sum.write(&text);
             out.write_all(&text)?;
             text.clear();
         }
     }
-    sum.write(&text);
-    text.extend_from_slice(trailer(sum.finish()).as_bytes());
     out.write_all(&text)
 }
 
@@ -178,8 +177,8 @@ pub fn is_current(folder: &Path, zone: &Zone) -> bool {
 
 fn is_current_in(folder: &Folder, zone: &Zone) -> bool {
     open(folder, zone.origin()).is_ok_and(|file| {
-        let note = note::line(&file, zone.origin());
-        holds(file, zone, &note)
+        let note = note::line(&file);
+        holds(&file, zone, &note) || is_equal_old_copy(&file, zone)
     })
 }
 
@@ -193,42 +192,25 @@ fn open(folder: &Folder, origin: Name<'_>) -> io::Result<File> {
 }
 
 /// Whether a copy equals this zone with this note.
-fn holds(file: File, zone: &Zone, note: &str) -> bool {
-    let mut agrees =
-        CompareWriter { file: BufReader::with_capacity(1 << 16, file), bytes: Vec::new() };
-    let written = write_noted(zone, note, &mut agrees);
-    written.is_ok() && agrees.file.read(&mut [0]).is_ok_and(|more| more == 0)
+fn holds(file: &File, zone: &Zone, note: &str) -> bool {
+    form(zone.origin()).holds(file, |out| write_noted(zone, note, out))
+}
+
+/// Whether the copy that an older version wrote equals this zone.
+fn is_equal_old_copy(file: &File, zone: &Zone) -> bool {
+    let (origin, key) = (zone.origin(), zone.names().key());
+    note::start(file).starts_with(old_header(origin).as_bytes())
+        && read_file(file, origin, key).is_ok_and(|(old, _)| are_equal(&old, zone))
 }
 
 /// The note of a zone's copy; `None` without a copy. An older version's copy has no note, so this
 /// reads it.
 pub fn note(folder: &Path, origin: Name<'_>, key: &Arc<HashKey>) -> Option<CopyNote> {
     let file = open(&Folder::open_below(folder, FileOwnerPolicy::Ours).ok()?, origin).ok()?;
-    CopyNote::parse(&note::line(&file, origin)).or_else(|| {
+    CopyNote::parse(&note::line(&file)).or_else(|| {
         let (zone, _) = read_file(&file, origin, key).ok()?;
         Some(CopyNote::new(&zone, None))
     })
-}
-
-/// Compares written bytes with a file, and fails at the first difference.
-struct CompareWriter {
-    file: BufReader<File>,
-    bytes: Vec<u8>,
-}
-
-impl Write for CompareWriter {
-    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
-        self.bytes.resize(text.len(), 0);
-        self.file.read_exact(&mut self.bytes)?;
-        match self.bytes == text {
-            true => Ok(text.len()),
-            false => Err(io::ErrorKind::InvalidData.into()),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Reads the copy of a zone; `None` without a copy.
@@ -265,45 +247,17 @@ pub fn differing(folder: &Path, zone: &Zone) -> Option<Zone> {
 }
 
 fn read_file(file: &File, origin: Name<'_>, key: &Arc<HashKey>) -> io::Result<(Zone, u64)> {
-    let len = file.metadata()?.len();
-    let header = header(origin);
-    let mut found = vec![0; header.len()];
-    let whole = file.read_exact_at(&mut found, 0);
-    if whole.is_err() || found != header.as_bytes() {
-        return Err(io::Error::other("it is the copy of another zone or by another version"));
-    }
-    let end = len.saturating_sub(TRAILER_LEN as u64);
-    let mut found = [0; TRAILER_LEN];
-    file.read_exact_at(&mut found, end)?;
-    let mut summed = ChecksumReader { input: file.take(end), sum: SipHasher13::new() };
+    let content = form(origin).verify(BufReader::with_capacity(1 << 16, file));
+    let mut content = content.map_err(|why| io::Error::other(why.to_string()))?;
     let mut loader = Loader::new(Arc::clone(key), origin, None);
-    let read = zonefile::read_saved(&mut summed, origin, &mut |record| {
+    let read = zonefile::read_saved(&mut content, origin, &mut |record| {
         loader.add(record.owner, record.rtype, record.ttl, record.rdata, 0)
     });
-    // Report a damaged copy as damaged, whatever its records look like.
-    io::copy(&mut summed, &mut io::sink())?;
-    if trailer(summed.sum.finish()).as_bytes() != found {
-        return Err(io::Error::other("it is damaged: its checksum is wrong"));
-    }
     let records = read.map_err(io::Error::other)?.records;
     let wrong = |problems: Vec<compile::ZoneProblem>| {
         io::Error::other(problems.first().map_or_else(String::new, ToString::to_string))
     };
     Ok((loader.finish().map_err(wrong)?, records))
-}
-
-/// Computes the checksum of what is read.
-struct ChecksumReader<R> {
-    input: R,
-    sum: SipHasher13,
-}
-
-impl<R: Read> Read for ChecksumReader<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let len = self.input.read(into)?;
-        self.sum.write(&into[..len]);
-        Ok(len)
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
 //! The second line of a copy: the last served zone, and its file.
-use super::header;
 use compile::Zone;
 use image::Tree;
 use std::fmt;
@@ -7,10 +6,11 @@ use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use wire::Name;
 
 /// How the line begins.
 const MARK: &str = "; names ";
+/// The maximum length of the line before it: a name has up to 1,004 characters.
+const HEAD_LEN_MAX: usize = 1_200;
 /// The maximum length of the line.
 const LINE_LEN_MAX: usize = 200;
 
@@ -109,14 +109,20 @@ impl fmt::Display for CopyNote {
     }
 }
 
+/// The first bytes of a copy, with both of its first lines.
+pub(super) fn start(file: &File) -> Vec<u8> {
+    let mut found = vec![0; HEAD_LEN_MAX + LINE_LEN_MAX];
+    let len = file.read_at(&mut found, 0).unwrap_or_default();
+    found.truncate(len);
+    found
+}
+
 /// The line of a copy with its line end; empty if it has none.
-pub(super) fn line(file: &File, origin: Name<'_>) -> String {
-    let mut found = [0; LINE_LEN_MAX];
-    let len = file.read_at(&mut found, header(origin).len() as u64).unwrap_or_default();
-    let text = &found[..len];
-    let end = text.iter().position(|byte| *byte == b'\n');
-    let line = end.and_then(|end| str::from_utf8(&text[..=end]).ok());
-    line.filter(|line| line.starts_with(MARK)).unwrap_or_default().to_owned()
+pub(super) fn line(file: &File) -> String {
+    let start = start(file);
+    let line = start.split_inclusive(|byte| *byte == b'\n').nth(1);
+    let line = line.and_then(|line| str::from_utf8(line).ok());
+    line.filter(|line| line.starts_with(MARK) && line.ends_with('\n')).unwrap_or_default().into()
 }
 
 #[cfg(test)]

@@ -4,13 +4,15 @@
 //! shown in the status while it lasts, and retried.
 use super::sweep::{KeptCopies, SAVING, sweep};
 use crate::limits::{SAVE_AT_END, SAVE_RETRY};
-use crate::saved::{CopyNote, FileId, check_is_copy, file_name, holds, note, open, path, write};
+use crate::saved::{
+    CopyNote, FileId, check_is_copy, file_name, form, holds, note, open, path, write_noted,
+};
 use compile::Zone;
 use durable::files::Folder;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -75,21 +77,21 @@ impl ZoneSaver {
         folder: PathBuf,
         newest: impl Fn(Name<'_>) -> Option<Arc<Zone>> + Send + 'static,
     ) -> io::Result<Self> {
-        Self::with(folder, newest, SAVE_RETRY, create)
+        Self::with(folder, newest, SAVE_RETRY, || Ok(()))
     }
 
-    /// As [`ZoneSaver::start`], with a retry interval and a way to create the temporary file.
+    /// As [`ZoneSaver::start`], with a retry interval and what is done before a copy is written.
     pub(super) fn with(
         folder: PathBuf,
         newest: impl Fn(Name<'_>) -> Option<Arc<Zone>> + Send + 'static,
         retry: Duration,
-        create: impl Fn(&Folder, &Path) -> io::Result<File> + Send + 'static,
+        prepare: impl Fn() -> io::Result<()> + Send + 'static,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let temporary = temporary_name().into();
         let run =
-            move || SaverThread { folder, temporary, newest, create, retry, shared: theirs }.run();
+            move || SaverThread { folder, temporary, newest, prepare, retry, shared: theirs }.run();
         let thread = thread::Builder::new().name("zone-saver".into()).spawn(run)?;
         Ok(Self { shared, thread: Some(thread) })
     }
@@ -140,29 +142,21 @@ impl Drop for ZoneSaver {
     }
 }
 
-/// Creates a temporary file. Removes an earlier one of the same name.
-pub(super) fn create(folder: &Folder, temporary: &Path) -> io::Result<File> {
-    match folder.remove(temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => folder.create_new(temporary, 0o640),
-    }
-}
-
 /// The state of the thread.
-struct SaverThread<F, C> {
+struct SaverThread<F, P> {
     folder: PathBuf,
     /// The temporary name of a copy.
     temporary: PathBuf,
     newest: F,
-    create: C,
+    prepare: P,
     retry: Duration,
     shared: Arc<Shared>,
 }
 
-impl<F, C> SaverThread<F, C>
+impl<F, P> SaverThread<F, P>
 where
     F: Fn(Name<'_>) -> Option<Arc<Zone>>,
-    C: Fn(&Folder, &Path) -> io::Result<File>,
+    P: Fn() -> io::Result<()>,
 {
     fn run(&self) {
         while let Some(task) = self.next() {
@@ -223,28 +217,21 @@ where
         let Some(zone) = zone else { return Ok(()) };
         let folder =
             Folder::create_below(&self.folder).map_err(|error| messages(&self.folder, error))?;
-        if open(&folder, origin).is_ok_and(|copy| is_kept(copy, &zone, due.file)) {
+        if open(&folder, origin).is_ok_and(|copy| is_kept(&copy, &zone, due.file)) {
             return Ok(());
         }
-        let (to, temporary) = (PathBuf::from(file_name(origin)), &self.temporary);
+        let to = PathBuf::from(file_name(origin));
+        let note = CopyNote::new(&zone, due.file).to_string();
+        let write = |out: &mut dyn Write| {
+            write_noted(&zone, &note, &mut DeadlineWriter { out, shared: &self.shared })
+        };
         let done = check_is_copy(&folder, &to).and_then(|()| {
-            let written = self.write(&zone, due.file, &folder);
-            let written = written.and_then(|()| folder.rename(temporary, &to));
-            if written.is_err() {
-                // The file may not exist.
-                let _ = folder.remove(temporary);
-            }
-            written.and_then(|()| folder.sync())
+            folder.replace_by(&self.temporary, &to, 0o640, |file| {
+                (self.prepare)()?;
+                form(origin).write(file, write)
+            })
         });
         done.map_err(|error| messages(&path(&self.folder, origin), error))
-    }
-
-    fn write(&self, zone: &Zone, id: Option<FileId>, folder: &Folder) -> io::Result<()> {
-        let file = (self.create)(folder, &self.temporary)?;
-        let limited = DeadlineFile { file, shared: &self.shared };
-        let mut out = BufWriter::with_capacity(1 << 18, limited);
-        write(zone, id, &mut out)?;
-        out.into_inner().map_err(io::IntoInnerError::into_error)?.file.sync_all()
     }
 
     /// Schedules a retry after a failure; logs when failures begin and end.
@@ -278,8 +265,8 @@ where
 
 /// Whether a copy equals this zone from this file. A newer modification time alone is no reason to
 /// write the copy again.
-fn is_kept(copy: File, zone: &Zone, file: Option<FileId>) -> bool {
-    let line = note::line(&copy, zone.origin());
+fn is_kept(copy: &File, zone: &Zone, file: Option<FileId>) -> bool {
+    let line = note::line(copy);
     let is_same_file = CopyNote::parse(&line).is_some_and(|noted| match (noted.file, file) {
         (Some(noted), Some(file)) => noted.is_same_file(&file),
         (noted, file) => noted == file,
@@ -292,22 +279,22 @@ enum SaverTask {
     Save(Box<DueZone>),
 }
 
-/// A file that refuses writes after the deadline of a stopping server.
-struct DeadlineFile<'s> {
-    file: File,
+/// Refuses writes after the deadline of a stopping server.
+struct DeadlineWriter<'s> {
+    out: &'s mut dyn Write,
     shared: &'s Shared,
 }
 
-impl Write for DeadlineFile<'_> {
+impl Write for DeadlineWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.shared.state().end.is_some_and(|end| end <= Instant::now()) {
             return Err(io::Error::other("the server ends"));
         }
-        self.file.write(bytes)
+        self.out.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
+        self.out.flush()
     }
 }
 

@@ -1,4 +1,4 @@
-use super::saver::{create, temporary_name};
+use super::saver::temporary_name;
 use super::*;
 use crate::limits::SAVE_RETRY;
 use std::fs;
@@ -99,22 +99,29 @@ fn ten_thousand_names_round_trip() {
 }
 
 #[test]
-fn copy_damaged_anywhere_is_refused() {
+fn damaged_copy_is_named_and_one_of_an_older_version_is_read() {
     let folder = folder("damage");
-    let path = save(&folder, &load("example.org.", APEX));
+    let zone = load("example.org.", APEX);
+    let path = save(&folder, &zone);
+    let read = || read(&folder, zone.origin(), &key());
     let sound = fs::read(&path).expect("the copy");
-    for at in 0..sound.len() {
-        let mut damaged = sound.clone();
-        damaged[at] ^= 4;
+    let content = &sound[form(zone.origin()).content_at() as usize..];
+    // As an older version wrote it.
+    let mut old = [old_header(zone.origin()).as_bytes(), content].concat();
+    let mut sum = SipHasher13::new();
+    sum.write(&old);
+    old.extend(format!("; checksum {:016x}\n", sum.finish()).bytes());
+    for copy in [sound, old] {
+        fs::write(&path, &copy).expect("written");
+        assert!(read().is_ok_and(|it| it.is_some()) && is_current(&folder, &zone));
+        assert_eq!(note(&folder, zone.origin(), &key()), Some(CopyNote::new(&zone, None)));
+        let damaged = [&copy[..], b"x 5 A 192.0.2.9\n"].concat();
         fs::write(&path, &damaged).expect("written");
-        assert!(read(&folder, name("example.org.").as_name(), &key()).is_err(), "byte {at}");
-        fs::write(&path, &sound[..at]).expect("written");
-        assert!(read(&folder, name("example.org.").as_name(), &key()).is_err(), "{at} bytes");
+        let why = read_error(&folder, "example.org.");
+        assert!(why.contains("example.org.zone: is cut off or damaged"), "{why}");
+        assert!(!is_current(&folder, &zone));
+        assert_eq!(fs::read(&path).expect("it stays"), damaged);
     }
-    fs::write(&path, [&sound[..], b"x 5 A 192.0.2.9\n"].concat()).expect("written");
-    assert!(read_error(&folder, "example.org.").contains("damaged"));
-    fs::write(&path, &sound).expect("written");
-    assert!(read(&folder, name("example.org.").as_name(), &key()).is_ok_and(|it| it.is_some()));
     fs::remove_dir_all(folder).expect("the folder goes");
 }
 
@@ -123,7 +130,7 @@ fn copy_of_another_zone_or_format_is_refused() {
     let folder = folder("other");
     let path = save(&folder, &load("example.org.", APEX));
     fs::rename(&path, super::path(&folder, name("example.com.").as_name())).expect("renamed");
-    assert!(read_error(&folder, "example.com.").contains("another zone or by another version"));
+    assert!(read_error(&folder, "example.com.").contains("belongs to another one: example.org."));
     assert!(read(&folder, name("example.org.").as_name(), &key()).is_ok_and(|it| it.is_none()));
     fs::remove_dir_all(folder).expect("the folder goes");
 }
@@ -167,7 +174,7 @@ impl TestZones {
 
     fn saver(&self, folder: &Path) -> ZoneSaver {
         let retry = Duration::from_millis(20);
-        ZoneSaver::with(folder.into(), self.newest(), retry, create).expect("a thread")
+        ZoneSaver::with(folder.into(), self.newest(), retry, || Ok(())).expect("a thread")
     }
 }
 
@@ -304,18 +311,15 @@ fn full_disk_keeps_the_old_copy() {
     let origin = name("example.org.");
     let path = save(&folder, &load("example.org.", APEX));
     let old = fs::read(&path).expect("the copy");
-    // Every write to this device fails, as on a full disk.
+    // As on a full disk.
     let is_full = std::sync::atomic::AtomicBool::new(true);
-    let create = move |folder: &Folder, temporary: &Path| {
-        let file = create(folder, temporary)?;
-        match is_full.swap(false, std::sync::atomic::Ordering::Relaxed) {
-            true => File::options().write(true).open("/dev/full"),
-            false => Ok(file),
-        }
+    let prepare = move || match is_full.swap(false, std::sync::atomic::Ordering::Relaxed) {
+        true => File::options().write(true).open("/dev/full")?.write_all(b"x"),
+        false => Ok(()),
     };
     served.put(load("example.org.", &format!("{APEX}www A 192.0.2.2\n")));
     let newest = served.newest();
-    let saver = ZoneSaver::with(folder.clone(), newest, SAVE_RETRY, create).expect("a thread");
+    let saver = ZoneSaver::with(folder.clone(), newest, SAVE_RETRY, prepare).expect("a thread");
     saver.save(origin.as_name(), None);
     saver.wait();
     assert!(saver.trouble().expect("trouble").contains("No space left"));

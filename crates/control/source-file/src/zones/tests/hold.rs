@@ -174,9 +174,7 @@ fn a_copy_without_a_note_is_counted_and_a_damaged_one_holds_nothing() {
     let key = Arc::new(HashKey::new([7; HASH_KEY_WORDS]));
     let load = || source_file::load(&folder.join("a.test"), origin().as_name(), &key, None);
     let (zone_served, _) = load().expect("a zone");
-    let mut noted = Vec::new();
-    saved::write(&zone_served, None, &mut noted).expect("a Vec takes all");
-    fs::write(&path, &noted).expect("a copy");
+    saved::write(&zone_served, None, fs::File::create(&path).expect("a copy")).expect("written");
     fs::write(folder.join("a.test"), zone(2, 30)).expect("a file");
     let fixture = start_again(folder);
     assert_eq!(fixture.held(), Some((100, 30)), "whose file it was is not known");

@@ -23,7 +23,7 @@ pub use manager::Manager;
 pub use pods::{exclusive_cpus, group_path};
 pub use restore::uninstall;
 pub use rules::{Interrupts, Policy, Rule, Rules};
-pub use state::{State, StateFault};
+pub use state::State;
 
 use std::fmt;
 use std::io;

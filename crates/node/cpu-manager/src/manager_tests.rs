@@ -265,7 +265,8 @@ fn a_killed_manager_goes_on_where_it_was_whatever_became_of_its_state() {
         |path| fs::write(path, &fs::read(path).expect("read")[..40]).expect("cut off"),
         |path| fs::remove_file(path).expect("removed"),
         |path| {
-            let text = fs::read_to_string(path).expect("read").replacen(" 2 ", " 9 ", 1);
+            let text =
+                fs::read_to_string(path).expect("read").replacen(", form 3,", ", form 9,", 1);
             fs::write(path, text).expect("written");
         },
     ];

@@ -2,7 +2,8 @@
 use crate::Failure;
 use crate::events::Event;
 use crate::groups::{CONTROL, EFFECTIVE, EXCLUSIVE, Groups, PARTITION};
-use crate::state::{State, StateFault, beside, machine_id};
+use crate::state::{State, beside, machine_id};
+use durable::{FileFault, files};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -75,12 +76,14 @@ pub(crate) fn remove(path: &Path) -> Result<(), Failure> {
     }
 }
 
-pub(crate) fn move_aside(path: &Path, fault: &StateFault) -> Result<Event, Failure> {
+pub(crate) fn move_aside(path: &Path, fault: &FileFault) -> Result<Event, Failure> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let aside = beside(path, &format!("unused-{}", now.as_nanos()));
-    fs::rename(path, &aside).map_err(|error| Failure::of("move aside", path.display(), &error))?;
+    files::rename(path, &aside)
+        .map_err(|error| Failure::of("move aside", path.display(), &error))?;
     let what = format!(
-        "the state {fault}; it is kept as {}, and groups with rules keep the CPUs that they have",
+        "the state {}; it is kept as {}, and groups with rules keep the CPUs that they have",
+        fault.why,
         aside.display()
     );
     Ok(Event::Failed(path.display().to_string(), what))
@@ -94,9 +97,8 @@ pub(crate) fn move_aside(path: &Path, fault: &StateFault) -> Result<Event, Failu
 pub fn uninstall(groups: &mut impl Groups, state_path: &Path) -> Result<usize, Failure> {
     let state = State::load(state_path, &machine_id()).map_err(|fault| {
         Failure(format!(
-            "{}: the state {fault}; what was found before is not known: write an empty line into \
-             cpuset.cpus of each group, or restart the machine",
-            state_path.display()
+            "{fault}; what was found before is not known: write an empty line into cpuset.cpus of \
+             each group, or restart the machine"
         ))
     })?;
     let Some(state) = state else { return Ok(0) };

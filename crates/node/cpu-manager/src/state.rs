@@ -1,26 +1,29 @@
-//! What the manager must not forget: what it found, and who has which CPUs.
-//!
-//! The file is a line that says what it is, whose it is, how long the rest is and its SHA-256, and
-//! then JSON. It is written beside and renamed, so that it is whole or the one before.
+//! What the manager must not forget: what it found, and who has which CPUs. The file is JSON in the
+//! form of [`durable`].
 use crate::Failure;
 use crate::claims::Claim;
 use crate::limits::STATE_BYTES_MAX;
+use durable::{FaultKind, FileFault, FileForm, OldForm, OldSum};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// What the first line begins with.
-const MAGIC: &str = "dunlin-cpus";
-
-/// The format that this program writes.
-const FORMAT: u32 = 2;
-
-/// The format before it, without containers and interrupts.
-const FORMAT_OLD: u32 = 1;
+/// The form of a machine's file. Older versions wrote 2, or 1 without containers and interrupts.
+fn form(machine: &str) -> FileForm {
+    let old = |form| {
+        let begin = format!("dunlin-cpus {form} {machine} ").into();
+        OldForm { begin, sum: OldSum::Sha256 }
+    };
+    FileForm {
+        what: "state of CPUs",
+        owner: machine.to_owned(),
+        form: 3,
+        len_max: STATE_BYTES_MAX,
+        old: vec![old(1), old(2)],
+    }
+}
 
 /// What is remembered.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,36 +43,6 @@ pub struct State {
     pub interrupts: BTreeMap<u32, String>,
 }
 
-/// Why a state file is not used.
-#[derive(Debug)]
-pub enum StateFault {
-    /// It cannot be read.
-    Unreadable(io::Error),
-    /// It is cut off or damaged.
-    Damaged(String),
-    /// A later version has written it.
-    Newer(u32),
-    /// Another machine has written it.
-    OtherMachine(String),
-}
-
-impl fmt::Display for StateFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(error) => write!(f, "cannot be read: {error}"),
-            Self::Damaged(what) => write!(f, "is damaged: {what}"),
-            Self::Newer(format) => write!(
-                f,
-                "has format {format}, this version knows {FORMAT}: use the version that wrote it \
-                 for `dunlin cpus uninstall`"
-            ),
-            Self::OtherMachine(machine) => write!(f, "is of another machine ({machine})"),
-        }
-    }
-}
-
-impl std::error::Error for StateFault {}
-
 /// What tells this machine from others.
 pub(crate) fn machine_id() -> String {
     let files = ["/etc/machine-id", "/proc/sys/kernel/hostname"];
@@ -83,47 +56,14 @@ impl State {
     ///
     /// # Errors
     /// What is there is not used. It stays as it is.
-    pub fn load(path: &Path, machine: &str) -> Result<Option<Self>, StateFault> {
-        let mut bytes = Vec::new();
-        match File::open(path) {
-            Ok(file) => {
-                let read = file.take(STATE_BYTES_MAX).read_to_end(&mut bytes);
-                read.map_err(StateFault::Unreadable)?;
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(StateFault::Unreadable(error)),
-        }
-        Self::parse(&bytes, machine).map(Some)
-    }
-
-    fn parse(bytes: &[u8], machine: &str) -> Result<Self, StateFault> {
-        let damaged = |what: &str| StateFault::Damaged(what.to_owned());
-        let end = bytes.iter().position(|byte| *byte == b'\n');
-        let end = end.ok_or_else(|| damaged("its first line is cut off"))?;
-        let (head, body) = (&bytes[..end], &bytes[end + 1..]);
-        let head = std::str::from_utf8(head).map_err(|_| damaged("its first line is no text"))?;
-        let words: Vec<&str> = head.split(' ').collect();
-        let [MAGIC, format, rest @ ..] = words.as_slice() else {
-            return Err(damaged("it is no state of dunlin cpus"));
-        };
-        match format.parse() {
-            Ok(FORMAT | FORMAT_OLD) => {}
-            Ok(format) if format > FORMAT => return Err(StateFault::Newer(format)),
-            _ => return Err(damaged("it has no format")),
-        }
-        let [owner, length, digest] = rest else {
-            return Err(damaged("its first line is not as it should be"));
-        };
-        if length.parse() != Ok(body.len()) {
-            return Err(damaged("it is shorter or longer than it says"));
-        }
-        if *digest != hex::encode(Sha256::digest(body)) {
-            return Err(damaged("its checksum is wrong"));
-        }
-        if *owner != machine {
-            return Err(StateFault::OtherMachine((*owner).to_owned()));
-        }
-        serde_json::from_slice(body).map_err(|error| StateFault::Damaged(error.to_string()))
+    pub fn load(path: &Path, machine: &str) -> Result<Option<Self>, FileFault> {
+        let Some(mut content) = form(machine).open(path)? else { return Ok(None) };
+        let mut text = Vec::new();
+        let read = content.read_to_end(&mut text);
+        let state = read.and_then(|_| serde_json::from_slice(&text).map_err(io::Error::from));
+        state
+            .map(Some)
+            .map_err(|why| FileFault { path: path.to_owned(), why: FaultKind::Unreadable(why) })
     }
 
     /// Writes it, whole or not at all.
@@ -131,21 +71,10 @@ impl State {
     /// # Errors
     /// The folder cannot be written; what was there stays.
     pub fn save(&self, path: &Path, machine: &str) -> Result<(), Failure> {
-        let write = || -> io::Result<()> {
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-            let folder = folder.unwrap_or(Path::new("."));
-            fs::create_dir_all(folder)?;
-            let body = serde_json::to_vec_pretty(self)?;
-            let digest = hex::encode(Sha256::digest(&body));
-            let fresh = beside(path, "new");
-            let mut file = File::create(&fresh)?;
-            writeln!(file, "{MAGIC} {FORMAT} {machine} {} {digest}", body.len())?;
-            file.write_all(&body)?;
-            file.sync_all()?;
-            fs::rename(&fresh, path)?;
-            File::open(folder)?.sync_all()
-        };
-        write().map_err(|error| Failure::of("write", path.display(), &error))
+        let written = form(machine).replace(path, 0o644, |out| {
+            serde_json::to_writer_pretty(out, self).map_err(io::Error::from)
+        });
+        written.map_err(|error| Failure::of("write", path.display(), &error))
     }
 }
 
@@ -170,31 +99,34 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_read_as_it_was_and_damage_is_told() {
+    fn a_state_is_read_as_it_was_and_a_fault_is_named() {
         let folder = std::env::temp_dir().join(format!("cpu-state-{}", std::process::id()));
         let path = folder.join("cpus.state");
         assert_eq!(State::load(&path, "m").expect("none"), None);
         state().save(&path, "m").expect("saved");
         assert_eq!(State::load(&path, "m").expect("whole"), Some(state()));
         let whole = fs::read(&path).expect("bytes");
-        fs::remove_dir_all(&folder).expect("gone");
-        for length in 0..whole.len() {
-            let fault = State::parse(&whole[..length], "m").expect_err("cut off");
-            assert!(matches!(fault, StateFault::Damaged(_)), "{length}: {fault}");
-        }
-        for index in 0..whole.len() {
-            let mut flipped = whole.clone();
-            flipped[index] ^= 1;
-            State::parse(&flipped, "m").expect_err("flipped");
-        }
-        let body = br#"{"assigned":{"a":"2"},"found":{},"switched_on":[]}"#;
-        let head = format!("{MAGIC} 1 m {} {}\n", body.len(), hex::encode(Sha256::digest(body)));
-        let old = State::parse(&[head.as_bytes(), body].concat(), "m").expect("the format before");
+        let fault = |bytes: &[u8], machine: &str| {
+            fs::write(&path, bytes).expect("written");
+            let fault = State::load(&path, machine).expect_err("a fault").to_string();
+            assert!(fault.starts_with(&path.display().to_string()), "{fault}");
+            assert_eq!(fs::read(&path).expect("it stays"), bytes);
+            fault
+        };
+        let cut = fault(&whole[..whole.len() - 1], "m");
+        assert!(cut.ends_with("is cut off or damaged"), "{cut}");
+        let other = fault(&whole, "n");
+        assert!(other.ends_with("belongs to another one: m"), "{other}");
+        let newer = FileForm { form: 4, ..form("m") };
+        let newer = fault(&newer.bytes(|_| Ok(())).expect("memory"), "m");
+        assert!(newer.contains("use the version that wrote it"), "{newer}");
+        // The form before containers and interrupts.
+        let old = "dunlin-cpus 1 m 50 \
+                   0a2265e6f3e79f7ec2ae9af6924ea2a11fdfeca9da207d10de6e8723aaaefb4c\n\
+                   {\"assigned\":{\"a\":\"2\"},\"found\":{},\"switched_on\":[]}";
+        fs::write(&path, old).expect("written");
+        let old = State::load(&path, "m").expect("the form before").expect("a state");
         assert_eq!(old.assigned["a"], "2");
-        let other = State::parse(&whole, "n").expect_err("another machine");
-        assert!(matches!(other, StateFault::OtherMachine(_)), "{other}");
-        let text = String::from_utf8(whole).expect("text").replacen(" 2 ", " 3 ", 1);
-        let newer = State::parse(text.as_bytes(), "m").expect_err("newer").to_string();
-        assert!(newer.contains("uninstall"), "{newer}");
+        fs::remove_dir_all(&folder).expect("gone");
     }
 }

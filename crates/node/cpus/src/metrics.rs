@@ -1,7 +1,8 @@
 //! Metrics of the manager.
 use crate::pod_events::EventCounts;
 use cpu_manager::Summary;
-use std::fs;
+use durable::files::{self, Folder};
+use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,8 +16,6 @@ pub(crate) fn write_metrics(
     is_connected: Option<bool>,
     events: Option<&EventCounts>,
 ) -> Result<(), String> {
-    let mut fresh = path.as_os_str().to_owned();
-    fresh.push(".new");
     let [l3, node, socket] = summary.split;
     let mut text = format!(
         "# HELP dunlin_cpus_exclusive CPUs that control groups have for themselves.\n\
@@ -73,6 +72,9 @@ pub(crate) fn write_metrics(
             events.dropped.load(Ordering::Relaxed),
         );
     }
-    let written = fs::write(&fresh, text).and_then(|()| fs::rename(&fresh, path));
+    let written = files::split(path).and_then(|(folder, name)| {
+        // Another user reads it.
+        Folder::open(folder)?.replace(name, 0o644, |file| file.write_all(text.as_bytes()))
+    });
     written.map_err(|error| format!("cannot write {}: {error}", path.display()))
 }

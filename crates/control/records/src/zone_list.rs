@@ -13,12 +13,12 @@ use crate::Revision;
 use crate::limits::{
     ZONE_LIST_LEN_MAX, ZONE_LIST_PAUSE, ZONE_LIST_RETRY, ZONE_LIST_SHORT, ZONES_MAX,
 };
-use durable::files::Folder;
+use durable::files;
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::hash::Hasher;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use wire::{Name, NameBuf};
@@ -62,9 +62,9 @@ impl ZoneList {
     /// Reads the file; `None`: there is no list.
     pub fn read(&mut self) -> Option<ListedZones> {
         let path = self.path.as_deref()?;
-        let mut listed = match read(path) {
-            Ok(bytes) => parse(&bytes),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
+        let mut listed = match files::read(path, ZONE_LIST_LEN_MAX) {
+            Ok(Some(bytes)) => parse(&bytes),
+            Ok(None) => {
                 self.is_faulty = true;
                 return Some(ListedZones { fault: Some(missing(path)), ..ListedZones::default() });
             }
@@ -110,15 +110,16 @@ impl ZoneList {
         let Some(path) = &self.path else { return Ok(()) };
         if self.is_faulty {
             let aside = path.with_extension("zones.damaged");
-            if fs::rename(path, &aside).is_ok() {
+            if files::rename(path, &aside).is_ok() {
                 let file = aside.display();
                 tracing::warn!(%file, "the damaged list of zones was moved aside");
             }
         }
-        let done = replace(path, &text(zones, revision));
+        let text = text(zones, revision);
+        let done = files::replace(path, 0o600, |file| file.write_all(text.as_bytes()));
         (self.written, self.is_faulty) = (Some(now), false);
         self.due = done.is_err().then(|| now + ZONE_LIST_RETRY);
-        done.map_err(|error| format!("{}: {error}", path.display()))
+        done.map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
     }
 }
 
@@ -166,23 +167,6 @@ fn text<'z>(zones: impl Iterator<Item = Name<'z>>, revision: Revision) -> String
     let zones: BTreeMap<String, ()> = zones.map(|zone| (zone.to_string(), ())).collect();
     let head = line(&format!("{HEAD}{revision}, {} zones", zones.len()));
     head + &zones.keys().map(|zone| line(zone)).collect::<String>()
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = Folder::open(folder.unwrap_or(Path::new(".")))?;
-    let name = path.file_name().map(Path::new).unwrap_or(path);
-    folder.replace(name, 0o600, |file| file.write_all(text.as_bytes()))
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    // A pipe would block, and a link may lead anywhere.
-    if !fs::symlink_metadata(path)?.is_file() {
-        return Err(io::Error::other("it is not a file"));
-    }
-    let mut bytes = Vec::new();
-    File::open(path)?.take(ZONE_LIST_LEN_MAX).read_to_end(&mut bytes)?;
-    Ok(bytes)
 }
 
 /// The content of the valid lines.

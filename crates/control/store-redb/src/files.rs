@@ -6,13 +6,14 @@ use crate::tree::{self, TreeInfo};
 use crate::verified::VerifiedFile;
 use crate::wal::{self, StoreKey, Wal};
 use crate::{failed, migrate, read, store_error, write};
+use durable::files;
 use records::{Revision, StoreError};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
-use rustix::fs::{CWD, OFlags, RenameFlags, renameat_with};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 use std::any::Any;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, OpenOptions};
 use std::io;
 use std::ops::Bound;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -113,7 +114,7 @@ pub fn open_file(path: &Path, usage: OpenMode) -> io::Result<FileBackend> {
         }
         file
     } else {
-        durable::files::open_or_create(path, 0o600)?
+        files::open_or_create(path, 0o600)?
     };
     FileBackend::new(file).map_err(|error| io::Error::other(error.to_string()))
 }
@@ -316,21 +317,10 @@ fn create(folder: &Path, how: &TreeAccess<'_>) -> Result<OpenFiles, StoreError> 
 
 /// Renames a complete file, unless the name exists.
 fn name(path: &Path) -> Result<(), StoreError> {
-    let new = beside(path);
-    let named = match renameat_with(CWD, &new, CWD, path, RenameFlags::NOREPLACE) {
-        // Not every file system supports it.
-        Err(Errno::INVAL | Errno::NOSYS) if !exists(path)? => fs::rename(&new, path),
-        Err(Errno::EXIST) => return Err(placed(path, busy())),
-        done => done.map_err(io::Error::from),
-    };
-    named.map_err(unopened(path))?;
-    keep_names(path)
-}
-
-/// Syncs the folder of a file.
-pub fn keep_names(path: &Path) -> Result<(), StoreError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(unopened(folder))
+    files::rename_new(&beside(path), path).map_err(|why| match why.kind() {
+        io::ErrorKind::AlreadyExists => placed(path, busy()),
+        _ => unopened(path)(why),
+    })
 }
 
 /// Whether a log never had a group.
@@ -386,8 +376,7 @@ fn upgrade(
             let new = open_file(&beside(log), OpenMode::Create).map_err(unopened(log))?;
             new.set_len(0).map_err(unopened(log))?;
             Wal::create(Box::new(new), store, revision).map_err(unopened(log))?;
-            fs::rename(beside(log), log).map_err(unopened(log))?;
-            keep_names(log)?;
+            files::rename(&beside(log), log).map_err(unopened(log))?;
         }
         migrate::to(&database, FORM)
     };

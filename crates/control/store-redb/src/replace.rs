@@ -1,5 +1,5 @@
 //! Replaces damaged files by those of a snapshot.
-use crate::files::{OpenMode, keep_names, lock, open_file, paths};
+use crate::files::{OpenMode, lock, open_file, paths};
 use crate::{RedbStore, failed, salvage};
 use records::{RestoreInfo, Store, StoreError};
 use std::fs;
@@ -64,12 +64,11 @@ pub fn files(folder: &Path, from: &mut dyn Read, write: &RestoreInfo) -> Result<
         if is_there(old) {
             let aside = aside(old, since.as_secs());
             // A hard link first, so that a file of this name always exists.
-            let kept = fs::hard_link(old, &aside).or_else(|_| fs::rename(old, &aside));
+            let kept = fs::hard_link(old, &aside).or_else(|_| durable::files::rename(old, &aside));
             kept.map_err(of_file(old))?;
             tracing::warn!(file = %aside.display(), "a damaged file was moved aside");
         }
-        fs::rename(&new, old).map_err(of_file(&new))?;
-        keep_names(old)?;
+        durable::files::rename(&new, old).map_err(of_file(&new))?;
     }
     fs::remove_dir_all(&beside).map_err(of_file(&beside))
 }

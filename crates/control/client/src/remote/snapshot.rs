@@ -4,6 +4,7 @@ use super::{all_zones, byte_bar, condition, confirm, query, write_json};
 use crate::cli::{Output, RestoreSnapshot, Salvage, TakeSnapshot};
 use crate::limits::REMOVED_SHOWN_MAX;
 use command_line::{plain, plural};
+use durable::files::{self, Folder};
 use hyper::Method;
 use records::Revision;
 use records::snapshot::{self, FORMAT};
@@ -81,21 +82,13 @@ fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> CommandResult<T>) ->
     if path.is_dir() {
         return Err(format!("{}: it is a folder: name a file in it", path.display()).into());
     }
-    let mut temporary = path.to_owned().into_os_string();
-    temporary.push(".new");
-    let temporary = Path::new(&temporary);
-    let describe = |why: io::Error| format!("{}: {why}", temporary.display());
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(temporary).map_err(describe)?;
-    let written = write(&mut file).and_then(|written| {
-        file.sync_all().and_then(|()| fs::rename(temporary, path)).map_err(describe)?;
-        Ok(written)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(temporary);
-    }
-    written
+    let describe = |why: io::Error| format!("{}: {why}", path.display());
+    let (folder, name) = files::split(path).map_err(describe)?;
+    let folder = Folder::open(folder).map_err(describe)?;
+    folder.replace(name, 0o600, write).map_err(|why| match why.downcast::<io::Error>() {
+        Ok(why) => describe(*why).into(),
+        Err(why) => why,
+    })
 }
 
 /// Writes the readable part of a damaged store.

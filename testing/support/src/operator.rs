@@ -100,8 +100,8 @@ impl Operator {
     }
 
     /// Writes a key.
-    pub fn put(&self, key: &str, value: &str) {
-        self.run(async |client| client.put(key, value, None).await);
+    pub fn put(&self, key: &str, value: impl AsRef<[u8]>) {
+        self.run(async |client| client.put(key, value.as_ref(), None).await);
     }
 
     /// Writes a key under a lease of so many seconds.

@@ -25,6 +25,8 @@ pub struct FleetBody {
     fault: Option<String>,
     /// The newest revision that a member serves.
     revision: u64,
+    /// The form of the store.
+    form: u32,
     /// The living members, by name.
     members: Vec<MemberBody>,
 }
@@ -48,6 +50,8 @@ pub struct MemberBody {
     behind: u64,
     /// How long it has been a member.
     age_seconds: u64,
+    /// The newest form of a store that it knows; 0: it does not say.
+    form: u32,
     /// By how many seconds its clock is ahead of that of this server; negative: behind. Only a
     /// difference of more than a minute is noticed for certain.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +62,7 @@ pub struct MemberBody {
 impl MemberBody {
     fn new(member: Member, newest: u64, now: u64) -> Self {
         let clock_ahead_seconds = member.clock_difference(now);
-        let Member { name, addresses, version, roles, location, revision, since, reported } =
+        let Member { name, addresses, version, roles, location, revision, since, reported, form } =
             member;
         // By this clock, if both agree: a report can be half a minute old.
         let until = if clock_ahead_seconds.is_none() { now.max(reported) } else { reported };
@@ -73,6 +77,7 @@ impl MemberBody {
             revision,
             behind,
             age_seconds,
+            form,
             clock_ahead_seconds,
         }
     }
@@ -92,13 +97,15 @@ pub async fn show(
 ) -> Result<axum::Json<FleetBody>, Problem> {
     caller.check_operate()?;
     let refused = |why| Problem::refused(why, plainly);
-    let fleet = state.fleet_records()?.fleet().ok_or_else(|| refused(Refused::NotShared))?;
+    let records = state.fleet_records()?;
+    let form = records.health().form.0;
+    let fleet = records.fleet().ok_or_else(|| refused(Refused::NotShared))?;
     let FleetStatus { name, fault, .. } = fleet.status();
     let members = fleet.members().await.map_err(refused)?;
     let revision = members.iter().map(|member| member.revision).max().unwrap_or_default();
     let now = records::codec::milliseconds(SystemTime::now());
     let members = members.into_iter().map(|member| MemberBody::new(member, revision, now));
-    Ok(axum::Json(FleetBody { name, fault, revision, members: members.collect() }))
+    Ok(axum::Json(FleetBody { name, fault, revision, form, members: members.collect() }))
 }
 
 /// Accept what the shared store has, although it is older than what this server has, or another

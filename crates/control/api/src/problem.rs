@@ -208,6 +208,7 @@ impl Problem {
             Refused::Busy => new(StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Refused::Unreachable(_) => new(StatusCode::SERVICE_UNAVAILABLE, "store-unreachable"),
             Refused::NoSpace(_) => new(StatusCode::INSUFFICIENT_STORAGE, "store-full"),
+            Refused::Form(_) => new(StatusCode::CONFLICT, "store-form"),
             Refused::UnknownOutcome { .. } => new(StatusCode::GATEWAY_TIMEOUT, "outcome-unknown"),
             Refused::Lagging(_) => new(StatusCode::GATEWAY_TIMEOUT, "not-live"),
             Refused::ReadOnly => new(StatusCode::FORBIDDEN, "no-api-role"),

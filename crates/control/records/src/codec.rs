@@ -15,6 +15,7 @@
 //!            the name, the offset of its serials if it changes (4), an entry with every change
 //! flags      1: the zone is deleted; 2: the offset changes
 //! ```
+use crate::form;
 use crate::limits::{
     JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, JOURNAL_NAMES_MAX, PRINCIPAL_LEN_MAX, REASON_LEN_MAX,
 };
@@ -117,7 +118,7 @@ pub fn set_value(into: &mut Vec<u8>, revision: Revision, value: &SetValue) {
 fn holds(into: &mut Vec<u8>, value: &SetValue) {
     into.extend_from_slice(&value.ttl.to_le_bytes());
     let rules = value.policy.pack();
-    into.push(u8::from(!rules.is_empty()));
+    into.push(if rules.is_empty() { 0 } else { form::rules_mark(value) });
     if !rules.is_empty() {
         into.extend_from_slice(&(rules.len() as u16).to_le_bytes());
         into.extend_from_slice(&rules);
@@ -173,7 +174,7 @@ fn read_holds<'h>(from: &mut &'h [u8]) -> Result<SetContent<'h>, DamagedRecord> 
     let ttl = u32::from_le_bytes(take(from)?);
     let rules = match take(from)? {
         [0] => &[],
-        [1] => {
+        [mark] if form::is_rules_mark(mark) => {
             let len = u16::from_le_bytes(take(from)?);
             let rules = bytes(from, len.into())?;
             let is_valid = Policy::unpack(rules).is_some_and(|policy| policy != Policy::All);

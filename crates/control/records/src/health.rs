@@ -1,12 +1,12 @@
 //! The health of the store: set by the writer thread, read by all ownership.
 use crate::limits::UNREADABLE_MAX;
-use crate::{Refused, StoreError};
+use crate::{Form, Refused, StoreError};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::{Name, NameBuf};
 
 /// The health of a store.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreHealth {
     /// Why the store cannot be used, and what to do; `None`: it can.
     pub unavailable: Option<Arc<str>>,
@@ -19,6 +19,10 @@ pub struct StoreHealth {
     pub unreadable_count: usize,
     /// Why the list of zones is incomplete; `None`: it is complete.
     pub list: Option<Arc<str>>,
+    /// The form that the store has, and how many writes need a newer one and were refused.
+    pub form: Form,
+    /// See `form`.
+    pub form_refusals: u64,
 }
 
 #[derive(Default)]
@@ -29,6 +33,9 @@ struct HealthState {
     was_read: bool,
     unreadable: BTreeMap<Box<[u8]>, Arc<str>>,
     list: Option<Arc<str>>,
+    /// `None`: not known yet.
+    form: Option<Form>,
+    form_refusals: u64,
 }
 
 /// Health shared between threads.
@@ -52,6 +59,8 @@ impl Health {
             unreadable: named.collect(),
             unreadable_count: state.unreadable.len(),
             list: state.list.clone(),
+            form: state.form.unwrap_or(Form::PREVIOUS),
+            form_refusals: state.form_refusals,
         }
     }
 
@@ -96,6 +105,16 @@ impl Health {
     /// A zone was written, so its content is known.
     pub fn written(&self, zone: &[u8]) {
         self.state().unreadable.remove(zone);
+    }
+
+    /// Sets the form of the store.
+    pub fn form(&self, form: Form) {
+        self.state().form = Some(form);
+    }
+
+    /// A write needs a newer form, and was refused.
+    pub fn refused_form(&self) {
+        self.state().form_refusals += 1;
     }
 
     /// Sets what is wrong with the list of zones.

@@ -8,6 +8,7 @@
 
 pub mod codec;
 mod fleet;
+mod form;
 mod health;
 pub mod limits;
 mod lint;
@@ -27,6 +28,7 @@ mod zone_list;
 mod zones;
 
 pub use fleet::Fleet;
+pub use form::Form;
 pub use health::StoreHealth;
 pub use model::{
     Choice, Edit, EditKind, InvalidEdit, MinUp, Policy, Precondition, Revision, SetKey, SetRules,

@@ -18,7 +18,7 @@ pub enum ZoneRequest {
 }
 
 impl ZoneRequest {
-    fn edits(&self) -> &[Edit] {
+    pub fn edits(&self) -> &[Edit] {
         match self {
             Self::Write(batch) | Self::Create(batch) => &batch.edits,
             Self::Delete(..) => &[],
@@ -32,6 +32,8 @@ pub enum WriteRequest {
     Zone(Box<ZoneRequest>, Promise<WriteResult, Refused>),
     /// Accept what the shared store has.
     Adopt(Promise<WriteResult, Refused>),
+    /// Make the newest form that of the store.
+    Upgrade(Promise<(), Refused>),
     /// Restore everything from a snapshot.
     Restore(Box<dyn SnapshotSource>, WriteContext, Promise<WriteResult, Refused>),
     /// Determine the owners of zones again.

@@ -172,6 +172,11 @@ impl RecordService {
         self.ask(WriteRequest::Adopt)
     }
 
+    /// Makes the newest form that of the store: older versions cannot use it any more.
+    pub fn upgrade(&self) -> Answer<(), Refused> {
+        self.ask_write(WriteRequest::Upgrade)
+    }
+
     /// The health of the store.
     pub fn health(&self) -> StoreHealth {
         self.0.health.now()

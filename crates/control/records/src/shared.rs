@@ -60,5 +60,6 @@ pub(crate) fn refused(why: StoreError) -> Refused {
         StoreError::Damaged(why) | StoreError::Failed(why) => Refused::Failed(why.into()),
         StoreError::Unreachable(why) => Refused::Unreachable(why.into()),
         StoreError::NoSpace(why) => Refused::NoSpace(why.into()),
+        StoreError::Form(why) => Refused::Form(why.into()),
     }
 }

@@ -11,6 +11,7 @@
 //! "DUNLIN RECORDS 1\n" also has no offsets; they are read as 0. A truncated, damaged or newer
 //! snapshot is refused as a whole.
 use crate::codec::{self, zone_key};
+use crate::form::Form;
 use crate::limits::ZONES_MAX;
 use crate::serial::SerialStamp;
 use crate::{Policy, Refused, Revision, SetRules, SetValue, StoreError};
@@ -22,8 +23,8 @@ use wire::{Name, NameBuf, Rtype};
 
 /// The start of every snapshot; the format number follows.
 const MARK: &[u8] = b"DUNLIN RECORDS ";
-/// The format of new snapshots.
-pub const FORMAT: u8 = 4;
+/// The newest format. A snapshot has that of the store's [`Form`].
+pub const FORMAT: u8 = Form::NEWEST.of_snapshot();
 /// The oldest format that [`SnapshotWriter::in_format`] writes.
 pub const FORMAT_MIN: u8 = 2;
 /// The first format in which sets may have rules, and the first in which they may have comments.
@@ -43,12 +44,12 @@ pub struct SnapshotWriter<'w> {
 }
 
 impl<'w> SnapshotWriter<'w> {
-    /// Begins a snapshot of this revision.
+    /// Begins a snapshot of this revision, of a store of this form.
     ///
     /// # Errors
     /// Those of `to`.
-    pub fn new(to: &'w mut dyn Write, revision: Revision) -> io::Result<Self> {
-        Self::in_format(to, revision, FORMAT)
+    pub fn new(to: &'w mut dyn Write, revision: Revision, form: Form) -> io::Result<Self> {
+        Self::in_format(to, revision, form.of_snapshot())
     }
 
     /// Begins a snapshot in a format from [`FORMAT_MIN`] to [`FORMAT`]. In a format without rules
@@ -102,13 +103,24 @@ impl<'w> SnapshotWriter<'w> {
 
 /// The revision of a snapshot with this start; `None` if it is invalid or too short.
 pub fn revision(start: &[u8]) -> Option<Revision> {
-    let rest = start.strip_prefix(MARK)?.strip_prefix(&[b'0' + FORMAT, b'\n'])?;
-    rest.first_chunk().map(|bytes| Revision(u64::from_le_bytes(*bytes)))
+    let ([digit, b'\n'], rest) = start.strip_prefix(MARK)?.split_first_chunk::<FORM_LEN>()? else {
+        return None;
+    };
+    let is_known = read_format(*digit).is_some();
+    let revision = rest.first_chunk().filter(|_| is_known)?;
+    Some(Revision(u64::from_le_bytes(*revision)))
+}
+
+/// The format with this digit; `None`: it is newer.
+fn read_format(digit: u8) -> Option<u8> {
+    digit.checked_sub(b'0').filter(|format| (1..=FORMAT).contains(format))
 }
 
 /// An item of a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub enum SnapshotItem<'i> {
+    /// First: the form that a store needs for it.
+    Form(Form),
     /// A zone in lower case, with its last revision and the offset of its serials.
     Zone(&'i NameBuf, SerialStamp),
     /// A set of the last zone: key and value.
@@ -130,7 +142,7 @@ pub fn read(
         return Err(failed("this is not a snapshot of records"));
     }
     let format = match reader.take(FORM_LEN)? {
-        [digit @ b'1'..=b'4', b'\n'] => digit - b'0',
+        [digit, b'\n'] if read_format(*digit).is_some() => digit - b'0',
         _ => {
             return Err(failed(&format!(
                 "the snapshot was written by a newer version: use that to restore it, or to write \
@@ -144,6 +156,7 @@ pub fn read(
     if seen.revision.0 > REVISION_MAX {
         return Err(wrong("its revision"));
     }
+    each(SnapshotItem::Form(Form::from_snapshot(format)))?;
     loop {
         match reader.number(1)? {
             0 => break,
@@ -266,7 +279,9 @@ impl std::fmt::Display for LossySet {
 fn kept(format: u8, policy: &Policy) -> Option<(Policy, &'static str)> {
     let has_choice = policy.rules().is_some_and(SetRules::has_choice);
     let has_comment = !policy.comment().is_empty();
-    match (has_choice && format < WITH_RULES, has_comment && format < WITH_COMMENTS) {
+    let is_newer = Form::of(policy).of_snapshot() > format.max(WITH_COMMENTS);
+    let loses_comment = has_comment && format < WITH_COMMENTS || is_newer;
+    match (has_choice && format < WITH_RULES, loses_comment) {
         (false, false) => None,
         (false, true) => Some((policy.clone().with_comment(""), "its comment")),
         (true, false) => Some((Policy::All, "its policy, check and tiers")),
@@ -289,6 +304,7 @@ pub fn convert(
     let (mut lost, mut zone) = (Vec::new(), NameBuf::from(Name::ROOT));
     let (mut name, mut less) = (Vec::new(), Vec::new());
     read(from, &mut |item| match item {
+        SnapshotItem::Form(_) => Ok(()),
         SnapshotItem::Zone(origin, stamp) => {
             zone = origin.clone();
             writer.zone(origin.as_name(), stamp).map_err(unwritten)
@@ -365,7 +381,7 @@ mod tests {
         write: impl FnOnce(&mut SnapshotWriter<'_>),
     ) -> Result<Revision, String> {
         let mut bytes = Vec::new();
-        let mut writer = SnapshotWriter::new(&mut bytes, Revision(revision)).unwrap();
+        let mut writer = SnapshotWriter::new(&mut bytes, Revision(revision), Form::NEWEST).unwrap();
         write(&mut writer);
         writer.finish().unwrap();
         read(&mut &bytes[..], &mut |_| Ok(())).map_err(|why| why.to_string())

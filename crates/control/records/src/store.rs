@@ -1,5 +1,6 @@
 //! The interface of stores. They know no DNS: `records` validates.
 use crate::codec;
+use crate::form::Form;
 use crate::serial::SerialStamp;
 use crate::{ChangeKind, Fleet, JournalEntry, Revision, SetKey, SetValue, View, WrittenSet};
 use std::fmt;
@@ -67,6 +68,13 @@ impl PreparedWrite {
         }
     }
 
+    /// The oldest form that can hold it.
+    pub fn form(&self) -> Form {
+        let changes = self.journaled().2.iter();
+        let values = changes.flat_map(|change| [&change.before, &change.after]).flatten();
+        values.map(|value| Form::of(&value.policy)).max().unwrap_or(Form::OLDEST)
+    }
+
     /// Whether the zone is deleted.
     pub fn is_deletion(&self) -> bool {
         matches!(self.action, Action::Delete(_))
@@ -100,6 +108,11 @@ impl Commit {
     pub fn new(id: CommitId, writes: Vec<PreparedWrite>) -> Self {
         let base = writes.first().map_or(0, |write| write.revision.0.saturating_sub(1));
         Self { id, base: Revision(base), writes }
+    }
+
+    /// The oldest form that can hold it.
+    pub fn form(&self) -> Form {
+        self.writes.iter().map(PreparedWrite::form).max().unwrap_or(Form::OLDEST)
     }
 
     /// The store's revision after the commit.
@@ -200,6 +213,8 @@ pub enum StoreError {
     Unreachable(String),
     /// The shared store behind this one has no space left; what to do.
     NoSpace(String),
+    /// The store has a form in which this cannot be done; what to do.
+    Form(String),
 }
 
 impl fmt::Display for StoreError {
@@ -210,7 +225,8 @@ impl fmt::Display for StoreError {
             Self::Damaged(why)
             | Self::Failed(why)
             | Self::Unreachable(why)
-            | Self::NoSpace(why) => f.write_str(why),
+            | Self::NoSpace(why)
+            | Self::Form(why) => f.write_str(why),
         }
     }
 }
@@ -297,6 +313,20 @@ pub trait Store: Send + 'static {
     /// As [`Store::restore`].
     fn adopt(&mut self) -> Result<bool, StoreError> {
         Ok(false)
+    }
+
+    /// The form that it writes, as far as known.
+    fn form(&self) -> Form {
+        Form::NEWEST
+    }
+
+    /// Makes the newest form that of the store, as a whole or not at all, and durable. Older
+    /// versions cannot use the store any more.
+    ///
+    /// # Errors
+    /// As [`Store::commit`]; [`StoreError::Form`]: other servers do not know that form, and which.
+    fn upgrade(&mut self) -> Result<(), StoreError> {
+        Ok(())
     }
 
     /// Releases the files for another process. The store and its readers fail from now on.

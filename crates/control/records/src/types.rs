@@ -258,6 +258,8 @@ pub enum Refused {
     Unreachable(Arc<str>),
     /// The shared store has no space left; the zones are served and can be read.
     NoSpace(Arc<str>),
+    /// The store has a form in which this cannot be done, and what to do.
+    Form(Arc<str>),
     /// The shared store did not say whether it has the write. It may have it, or get it later.
     UnknownOutcome {
         /// Identifies the commit.
@@ -329,7 +331,7 @@ impl fmt::Display for Refused {
             Self::Failed(why) => write!(f, "the store failed: {why}"),
             Self::Unavailable(why) => write!(f, "the store cannot be used: {why}"),
             Self::Unreachable(why) => write!(f, "the shared store cannot be written now: {why}"),
-            Self::NoSpace(why) => f.write_str(why),
+            Self::NoSpace(why) | Self::Form(why) => f.write_str(why),
             Self::UnknownOutcome { id, why } => write!(
                 f,
                 "outcome unknown, id {id}: {why}; read the set again before you repeat the write"

@@ -15,8 +15,8 @@ use crate::shared::{SharedService, refused};
 use crate::zone_list::ZoneList;
 use crate::zones::{ZoneHeads, key};
 use crate::{
-    Action, Batch, Edit, Precondition, PreparedWrite, Refused, Revision, SetKey, Store, StoreError,
-    Watch, WriteContext, WriteResult, ZoneOwner,
+    Action, Batch, Edit, Form, Precondition, PreparedWrite, Refused, Revision, SetKey, Store,
+    StoreError, Watch, WriteContext, WriteResult, ZoneOwner,
 };
 use group::{RequestResult, WriteGroup};
 use image::HashKey;
@@ -107,6 +107,7 @@ impl Writer {
                 }
             }
             self.commit();
+            self.shared.health.form(self.store.form());
             self.look();
             self.keep_list();
             is_tidy = self.is_unsure || !self.tidy();
@@ -150,6 +151,10 @@ impl Writer {
                 self.check_soon(adopted.is_err());
                 promise.answer(adopted);
             }
+            WriteRequest::Upgrade(promise) => {
+                self.commit();
+                promise.answer(self.upgrade());
+            }
             WriteRequest::Settle(promise) => {
                 self.commit();
                 if self.retry.is_some() {
@@ -179,11 +184,11 @@ impl Writer {
     fn take_zone(&mut self, request: ZoneRequest, promise: Promise<WriteResult, Refused>) {
         // Checking an unsure store can begin a watch.
         let again = (self.watch.is_some() || self.is_unsure).then(|| request.clone());
-        let taken = match request {
+        let taken = self.check_form(&request).and_then(|()| match request {
             ZoneRequest::Write(batch) => self.write(batch),
             ZoneRequest::Create(batch) => self.create(batch),
             ZoneRequest::Delete(zone, context) => self.delete(zone, &context),
-        };
+        });
         match taken {
             Ok(outcome) => {
                 self.group.answers.push((outcome, promise));
@@ -191,6 +196,30 @@ impl Writer {
             }
             Err(why) => promise.answer(Err(why)),
         }
+    }
+
+    /// Whether the store has a form that holds what a request writes.
+    fn check_form(&self, request: &ZoneRequest) -> Result<(), Refused> {
+        let values = request.edits().iter().filter_map(|edit| edit.put.as_ref());
+        let needed = values.map(|value| Form::of(&value.policy)).max().unwrap_or(Form::OLDEST);
+        self.store.form().check_need(needed).map_err(|why| {
+            self.shared.health.refused_form();
+            Refused::Form(why.into())
+        })
+    }
+
+    /// Makes the newest form that of the store.
+    fn upgrade(&mut self) -> Result<(), Refused> {
+        self.make_sure()?;
+        let before = self.store.form();
+        let upgraded = self.store.upgrade().map_err(refused);
+        let form = self.store.form();
+        self.shared.health.form(form);
+        match &upgraded {
+            Ok(()) => tracing::warn!(%before, %form, "the form of the store was raised"),
+            Err(why) => tracing::error!(%form, "the form of the store was not raised: {why}"),
+        }
+        upgraded
     }
 
     /// Whether a zone can be written now.

@@ -34,6 +34,9 @@ pub struct Member {
     pub since: u64,
     /// When it wrote this, by its clock: milliseconds since 1970.
     pub reported: u64,
+    /// The newest form of a store that it knows; 0: it does not say.
+    #[serde(default)]
+    pub form: u32,
 }
 
 /// How old a report of a living member can be, with time to spare: milliseconds.

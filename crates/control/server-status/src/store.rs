@@ -25,6 +25,12 @@ pub struct StoreStatus {
     pub fault: Option<String>,
     /// Why it is read-only, as on a full disk; `None`: it is not.
     pub writes_refused: Option<String>,
+    /// Its form: an older version may not know the newest one.
+    pub form: u32,
+    /// The newest form that the server knows; `dunlin store upgrade` raises that of the store.
+    pub form_newest: u32,
+    /// Writes that were refused since the start because they need a newer form.
+    pub form_refusals: u64,
     /// The fleet that shares it; `None`: no other server does.
     pub fleet: Option<FleetStatus>,
     /// Its zones that answer SERVFAIL because they cannot be read.

@@ -3,7 +3,7 @@ use crate::etcd::{self, EtcdSettings, EtcdStore, OwnLease};
 use crate::resources::VERSION;
 use config::limits::MEMBER_NAME_LEN_MAX;
 use config::{Config, Etcd, Server, StoreKind};
-use records::{RecordService, ServiceThreads, Store, StoreSize, StoreSource};
+use records::{Form, RecordService, ServiceThreads, Store, StoreSize, StoreSource};
 use server_status::{Member, StoreStatus, StoreZoneFault};
 use std::fs;
 use std::io;
@@ -80,6 +80,9 @@ impl Stored {
             free_bytes: free.unwrap_or_default(),
             servfail: health.unreadable_count as u64,
             servfail_zones: named.map(|(name, reason)| StoreZoneFault { name, reason }).collect(),
+            form: health.form.0,
+            form_newest: Form::NEWEST.0,
+            form_refusals: health.form_refusals,
             is_unread: !health.was_read && health.list.is_some(),
             list_fault: health.list.map(|why| why.to_string()),
             fleet: self.service.fleet().map(|fleet| fleet.status()),

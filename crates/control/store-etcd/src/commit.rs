@@ -2,7 +2,7 @@
 use crate::connection::RequestError;
 use crate::encoding::{self, CommitName, IS_SNAPSHOT};
 use crate::hold::held_off;
-use crate::keys::{FORMAT, Head, check_format};
+use crate::keys::{Head, check_format};
 use crate::limits::{
     COMMITS_KEPT, HOLD_PAUSE, LAST_TRY, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL, WRITE_MAX,
 };
@@ -154,6 +154,11 @@ impl<'a> Attempt<'a> {
         Head::new(self.name.newest, self.name.id).value.unwrap_or_default()
     }
 
+    /// The value of the key `format`.
+    fn format(&self) -> String {
+        self.shared.form().of_keys().to_string()
+    }
+
     /// Whether it replaces everything. Then it has read the format, and writes it.
     fn is_replacement(&self) -> bool {
         self.parts & IS_SNAPSHOT != 0
@@ -170,7 +175,7 @@ impl<'a> Attempt<'a> {
         match self.name.base {
             _ if self.is_replacement() => (),
             Revision::NONE => compares.push(is_absent(keys.format())),
-            _ => compares.push(Compare::value(keys.format(), CompareOp::Equal, FORMAT)),
+            _ => compares.push(Compare::value(keys.format(), CompareOp::Equal, self.format())),
         }
         if self.parts > 0 {
             let header = keys.staged_header(self.name.id);
@@ -186,7 +191,7 @@ impl<'a> Attempt<'a> {
         ops.push(TxnOp::put(keys.revision(), self.new_head(), None));
         ops.push(TxnOp::put(keys.commit(newest), self.value.clone(), None));
         if base == Revision::NONE || self.is_replacement() {
-            ops.push(TxnOp::put(keys.format(), FORMAT, None));
+            ops.push(TxnOp::put(keys.format(), self.format(), None));
         }
         if newest.0 / TRIM_INTERVAL != base.0 / TRIM_INTERVAL {
             let end = keys.commit(Revision(newest.0.saturating_sub(COMMITS_KEPT)));
@@ -227,7 +232,8 @@ impl<'a> Attempt<'a> {
         });
         let mut value = || values.next().flatten();
         let (found, moving, _, format) = (value(), value(), value(), value());
-        check_format(format.as_deref()).map_err(RequestError::Unusable)?;
+        // The form may have been raised since.
+        self.shared.has_form(check_format(format.as_deref()).map_err(RequestError::Unusable)?);
         let is_same = found.as_deref() == head.value.as_ref().map(String::as_bytes);
         if is_same && moving.is_none() && held_off.is_none() {
             self.check_refusal(format.is_some())?;

@@ -121,7 +121,7 @@ impl EtcdDocuments {
                 cluster,
                 revision,
                 adopted,
-                head: None,
+                ..Position::default()
             });
         FollowedKeys {
             link: Arc::clone(&self.set.link),

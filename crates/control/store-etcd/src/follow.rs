@@ -1,7 +1,7 @@
 //! Follows the commits in etcd: catches up, then watches.
 use crate::connection::RequestError;
 use crate::encoding::{self, NO_COMMIT, StoredCommit};
-use crate::keys::{Head, Keys};
+use crate::keys::{Head, Keys, check_format};
 use crate::keyspace::{Follower, Position, set_back};
 use crate::limits::{COMMITS_KEPT, COMMITS_QUEUED};
 use crate::list::{self, Listing};
@@ -61,6 +61,7 @@ impl Follower for CommitFollower {
 
     /// Passes on the commits that are missing, or everything.
     async fn list(&mut self, at: &Position, _: bool) -> Result<(), RequestError> {
+        self.shared.has_form(at.form);
         let is_new = self.known.origin.is_none();
         // An operator has accepted another history since.
         if is_new || at.adopted > self.known.revision.0 {
@@ -81,10 +82,16 @@ impl Follower for CommitFollower {
     }
 
     async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
-        let commits = self.shared.link.keys.commits();
+        let keys = &self.shared.link.keys;
+        let (commits, format) = (keys.commits(), keys.format());
         for event in message.events() {
             let Some(kv) = event.kv() else { continue };
             let is_put = event.event_type() == EventType::Put;
+            if kv.key() == format.as_bytes() {
+                let value = Some(kv.value()).filter(|_| is_put);
+                self.shared.has_form(check_format(value).map_err(RequestError::Unusable)?);
+                continue;
+            }
             let is_commit = kv.key().starts_with(commits.as_bytes());
             if is_commit && is_put {
                 if !self.pass(kv).await? {

@@ -1,7 +1,7 @@
 //! The keys under the prefix.
 //!
 //! ```text
-//! format                        "1"
+//! format                        the number of the form of all of this (`records::Form`)
 //! revision                      the newest revision, a space, 32 hex digits of no other value
 //! commits/REVISION              a commit, by its newest revision in 20 digits
 //! zones/ZONE                    {"revision": …, "offset": …}
@@ -20,13 +20,10 @@
 //! Names are in lower case and presentation form; a slash in them is `\047`.
 use etcd_client::GetResponse;
 use records::serial::SerialStamp;
-use records::{CommitId, Revision};
+use records::{CommitId, Form, Revision};
 use serde::{Deserialize, Serialize};
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::HealthTarget;
-
-/// The number of this layout.
-pub const FORMAT: &str = "1";
 
 /// The keys under a prefix, which ends with a slash.
 #[derive(Clone, Debug)]
@@ -221,17 +218,20 @@ fn relative(name: &[u8]) -> String {
     }
 }
 
-/// Refuses a layout of keys that another version wrote.
+/// Reads the key `format`; `None`: it does not exist.
 ///
 /// # Errors
-/// The layout, and what to do.
-pub fn check_format(value: Option<&[u8]>) -> Result<(), String> {
-    match value.map(String::from_utf8_lossy) {
-        Some(format) if format != FORMAT => Err(format!(
-            "the prefix in etcd has the format {format}, which a newer version wrote: upgrade this \
-             server"
+/// A version with another form wrote the keys, and what to do.
+pub fn check_format(value: Option<&[u8]>) -> Result<Option<Form>, String> {
+    let Some(value) = value else { return Ok(None) };
+    let text = String::from_utf8_lossy(value);
+    match text.parse().map(Form::from_keys) {
+        Ok(form) if form.check().is_ok() => Ok(Some(form)),
+        _ => Err(format!(
+            "the prefix in etcd has the format {text}, which a newer version wrote (the newest \
+             known is {}): upgrade this server. It could be older until `dunlin store upgrade`",
+            Form::NEWEST.of_keys()
         )),
-        _ => Ok(()),
     }
 }
 
@@ -344,6 +344,18 @@ mod tests {
             ["a/web", "a/web/10.0.0.1/b", "a/web/10.0.0.01", "a/web/2001:DB8::1", "a/web/x"]
         {
             assert_eq!(keys.read_state(format!("/dunlin/states/{wrong}").as_bytes()), None);
+        }
+    }
+
+    #[test]
+    fn format_of_another_version_is_refused_with_what_to_do() {
+        assert_eq!(check_format(None), Ok(None));
+        assert_eq!(check_format(Some(b"1")), Ok(Some(Form::OLDEST)));
+        let newer = (Form::NEWEST.of_keys() + 1).to_string();
+        for wrong in [&newer, "0", "x", ""] {
+            let why = check_format(Some(wrong.as_bytes())).expect_err(wrong);
+            assert!(why.contains(&format!("the format {wrong},")), "{why}");
+            assert!(why.contains("upgrade this server"), "{why}");
         }
     }
 

@@ -10,7 +10,7 @@ use model::read_stored;
 use records::codec::{self, zone_key};
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
-use records::{Action, PreparedWrite, Revision, StoreError, View, WrittenSet};
+use records::{Action, Form, PreparedWrite, Revision, StoreError, View, WrittenSet};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -62,7 +62,7 @@ pub async fn read(
         .ok_or_else(|| RequestError::Unusable(format!("the key {} is damaged", keys.revision())))?;
     let at_revision = || GetOptions::new().with_revision(at);
     let format = connection.get(keys.format(), at_revision()).await?;
-    keys::check_format(format.kvs().first().map(KeyValue::value))
+    let form = keys::check_format(format.kvs().first().map(KeyValue::value))
         .map_err(RequestError::Unusable)?;
     let mut content = Content::default();
     for prefix in [keys.zones(), keys.sets()] {
@@ -84,7 +84,7 @@ pub async fn read(
     let commit = newest.kvs().first().and_then(|kv| encoding::read_commit(kv.value()).ok());
     let origin = Origin::new(cluster, keys, &head, commit.map(|commit| commit.id));
     content.drop_zoneless(keys);
-    content.write(file, &head).map_err(|why| {
+    content.write(file, &head, form.unwrap_or(Form::PREVIOUS)).map_err(|why| {
         RequestError::Refused(format!("the list of what is in etcd cannot be written: {why}"))
     })?;
     if let Some(first) = &content.first_foreign {
@@ -103,6 +103,7 @@ fn restored(mut snapshot: &[u8]) -> Result<BTreeMap<Vec<u8>, ListedZone>, StoreE
     let mut zone = NameBuf::from(Name::ROOT);
     snapshot::read(&mut snapshot, &mut |item| {
         match item {
+            SnapshotItem::Form(_) => {}
             SnapshotItem::Zone(origin, stamp) => {
                 zone = origin.clone();
                 content.zone(origin).stamp = Some(stamp);
@@ -182,9 +183,9 @@ impl Content {
         }
     }
 
-    fn write(&self, file: &Path, head: &Head) -> io::Result<()> {
+    fn write(&self, file: &Path, head: &Head, form: Form) -> io::Result<()> {
         let mut to = BufWriter::new(File::create(file)?);
-        let mut writer = SnapshotWriter::new(&mut to, head.revision)?;
+        let mut writer = SnapshotWriter::new(&mut to, head.revision, form)?;
         for zone in self.zones.values() {
             let origin: Name<'_> = zone.origin.as_name();
             let Some(stamp) = zone.stamp else { continue };

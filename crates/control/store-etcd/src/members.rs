@@ -8,7 +8,7 @@ use crate::limits::{
 use crate::shared::Shared;
 use crate::waits::{self, Waiter};
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
-use records::{Fleet, Refused, Revision};
+use records::{Fleet, Form, Refused, Revision};
 use server_status::{FleetStatus, Member};
 use std::convert::Infallible;
 use std::future;
@@ -232,7 +232,8 @@ impl EtcdFleet {
 
     /// The key of a member that serves this revision.
     fn put(&self, lease: i64, since: u64, revision: Revision) -> TxnOp {
-        let own = Member { revision: revision.0, since, reported: now(), ..self.member.clone() };
+        let (form, member) = (Form::NEWEST.0, self.member.clone());
+        let own = Member { revision: revision.0, since, reported: now(), form, ..member };
         let value = serde_json::to_vec(&own).expect("a member is JSON");
         let options = PutOptions::new().with_lease(lease);
         TxnOp::put(self.shared.link.keys.member(self.name()), value, Some(options))

@@ -67,6 +67,7 @@ pub fn replacement(keys: &Keys, mut snapshot: &[u8]) -> Result<Vec<KeyChanges>, 
             all.push(std::mem::take(&mut now));
         }
         match item {
+            SnapshotItem::Form(_) => {}
             SnapshotItem::Zone(origin, stamp) => {
                 zone = origin.clone();
                 now.put_zone(keys.zone(zone.as_name()), stamp);

@@ -322,6 +322,8 @@ impl Replica {
         // compacted.
         let is_lost = commit.writes.last().is_some_and(PreparedWrite::is_deletion);
         let id = (is_lost || edits(&commit) > OPS_MAX).then_some(commit.id);
+        // The fleet has a form that holds it, so the copy may have it, too.
+        self.store.raise(commit.form()).map_err(CommitError::Refused)?;
         let revision = self.store.commit_and_look_up(commit)?;
         if let Some(id) = id {
             let last = LastCommit { format: 1, revision: revision.0, commit: id.to_string() };

@@ -3,7 +3,7 @@ use crate::EtcdSettings;
 use crate::encoding::NO_COMMIT;
 use crate::keys::Head;
 use crate::keyspace::{EtcdLink, LinkReport, LinkState};
-use records::{CommitId, Revision, StoreError};
+use records::{CommitId, Form, Revision, StoreError};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -19,6 +19,8 @@ struct SharedState {
     held: Option<(Head, String)>,
     /// Why commits are not saved on the disk; `None`: they are.
     unsaved: Option<String>,
+    /// The form of the keys; `None`: there are none, or they were not read yet.
+    form: Option<Form>,
 }
 
 /// The shared state.
@@ -74,6 +76,17 @@ impl Shared {
         if state.head.as_ref().is_none_or(|known| known.revision <= head.revision) {
             state.head = Some(head);
         }
+    }
+
+    /// The keys have this form, if there are any.
+    pub fn has_form(&self, form: Option<Form>) {
+        let mut state = self.state();
+        state.form = form.or(state.form);
+    }
+
+    /// The form in which this server commits.
+    pub fn form(&self) -> Form {
+        self.state().form.unwrap_or(Form::PREVIOUS)
     }
 
     /// The replica ends with this commit; `None`: that is not known.

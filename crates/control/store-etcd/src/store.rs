@@ -1,5 +1,6 @@
 //! The store.
 mod replace;
+mod upgrade;
 
 use crate::EtcdSettings;
 use crate::commit::{self, Committed};
@@ -18,8 +19,8 @@ use crate::staged;
 use crate::watch::EtcdWatch;
 use records::codec::zone_key;
 use records::{
-    Action, Commit, CommitError, CommitId, Fleet, PreparedWrite, Reader, RestoreInfo, Revision,
-    Store, StoreError, Watch, WatchWaker,
+    Action, Commit, CommitError, CommitId, Fleet, Form, PreparedWrite, Reader, RestoreInfo,
+    Revision, Store, StoreError, Watch, WatchWaker,
 };
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -354,7 +355,11 @@ impl Store for EtcdStore {
             |origin: &Origin| Position { cluster: origin.cluster.clone(), ..Position::default() };
         let followed = FollowedKeys {
             link: Arc::clone(&shared.link),
-            prefixes: vec![shared.link.keys.commits(), shared.link.keys.revision()],
+            prefixes: vec![
+                shared.link.keys.commits(),
+                shared.link.keys.revision(),
+                shared.link.keys.format(),
+            ],
             history: History::new(&folder, known.origin.as_ref().map(position)),
             report: Arc::clone(&shared.report),
         };
@@ -430,6 +435,16 @@ impl Store for EtcdStore {
             return adopt(&self.shared, &mut self.replica(), listing).map(|()| true);
         }
         self.holding_off_others(Self::adopt_by_writing).map(|()| true)
+    }
+
+    fn form(&self) -> Form {
+        self.shared.form()
+    }
+
+    fn upgrade(&mut self) -> Result<(), StoreError> {
+        // An etcd that this server does not follow is left alone.
+        self.shared.head(WRITE_MAX)?;
+        upgrade::raise(&self.shared)
     }
 
     fn close(&mut self) {

@@ -1,13 +1,12 @@
 //! Creates, verifies, opens and replaces the files of a store. A file with unexpected content is
 //! never written.
 use crate::paced::PacedFile;
-use crate::tables::FORM;
 use crate::tree::{self, TreeInfo};
 use crate::verified::VerifiedFile;
-use crate::wal::{self, StoreKey, Wal};
-use crate::{failed, migrate, read, store_error, write};
+use crate::wal::{StoreKey, Wal};
+use crate::{failed, read, store_error, write};
 use durable::files;
-use records::{Revision, StoreError};
+use records::{Form, Revision, StoreError};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 use rustix::fs::OFlags;
@@ -26,6 +25,7 @@ use std::sync::atomic::AtomicBool;
 pub struct OpenFiles {
     pub database: Database,
     pub wal: Wal,
+    pub form: Form,
 }
 
 /// The files in the data folder: the tree, and the log of later writes.
@@ -177,10 +177,6 @@ pub fn open_files(folder: &Path, how: &TreeAccess<'_>) -> Result<OpenFiles, Stor
             lock(&file, OpenMode::Write).map_err(|why| placed(&tree, why))?;
             let file = VerifiedFile::new(file);
             let about = inspect(&file).map_err(|why| placed(&tree, why))?;
-            if about.form.is_some_and(|form| form < FORM) {
-                upgrade([&tree, &log], file, &about, how)?;
-                return open_files(folder, how);
-            }
             if !has_log {
                 let why = "it is missing: it had the last writes of records.redb";
                 return Err(placed(&log, StoreError::Damaged(why.into())));
@@ -225,8 +221,7 @@ fn inspect(tree: &dyn StorageBackend) -> Result<TreeInfo, StoreError> {
     let about = contained(|| tree::inspect(tree))?;
     match about.form {
         None => Err(StoreError::Damaged("it is not a store".into())),
-        Some(form) if form > FORM => Err(migrate::newer(form, FORM)),
-        Some(_) => Ok(about),
+        Some(form) => form.check().map(|_| about).map_err(StoreError::Failed),
     }
 }
 
@@ -258,8 +253,9 @@ fn open_both<T: StorageBackend>(
     };
     let database = contained(open).map_err(|why| placed(tree_path, why))?;
     let newest = behind.writes.last().map_or(about.revision, |write| write.revision);
+    let form = about.form.unwrap_or(Form::OLDEST);
     wal.note(newest).map_err(|error| of_log(store_error(error.into())))?;
-    Ok(OpenFiles { database, wal })
+    Ok(OpenFiles { database, wal, form })
 }
 
 /// Opens the tree with redb.
@@ -290,8 +286,9 @@ fn create_both(
     let store = random()?;
     let wal = Wal::create(log, store, Revision::NONE).map_err(|error| store_error(error.into()))?;
     let database = database(tree, how)?;
-    migrate::create(&database, store).map_err(store_error)?;
-    Ok(OpenFiles { database, wal })
+    let form = Form::PREVIOUS;
+    write::create(&database, store, form).map_err(store_error)?;
+    Ok(OpenFiles { database, wal, form })
 }
 
 /// Creates the files of a store; each is renamed once it is complete, the log first. A log without
@@ -327,60 +324,6 @@ fn name(path: &Path) -> Result<(), StoreError> {
 fn is_new(log: &Path) -> Result<bool, StoreError> {
     let file = open_file(log, OpenMode::Write).map_err(unopened(log))?;
     Ok(Wal::open(Box::new(file), None).is_ok_and(|wal| wal.is_new()))
-}
-
-/// The first format whose log has a header: it stays as it is.
-const FORM_WITH_LOG_HEADER: u64 = 3;
-
-/// Upgrades older files: the tree gets the writes of the old log, then a new log replaces it, then
-/// the tree records that. An interrupted upgrade is started again.
-fn upgrade(
-    [tree, log]: [&Path; 2],
-    file: VerifiedFile<FileBackend>,
-    about: &TreeInfo,
-    how: &TreeAccess<'_>,
-) -> Result<(), StoreError> {
-    let has_log = exists(log)?;
-    if !has_log && about.form > Some(1) {
-        let why = "it is missing: it had the last writes of records.redb";
-        return Err(placed(log, StoreError::Damaged(why.into())));
-    }
-    if about.form >= Some(FORM_WITH_LOG_HEADER) {
-        let file_of_log = open_file(log, OpenMode::Write).map_err(unopened(log))?;
-        let wal = Wal::open(Box::new(file_of_log), Some(about.store));
-        wal.and_then(|wal| wal.behind(about.in_tree())).map_err(|why| placed(log, why))?;
-        let run = || migrate::to(&database(file, how)?, FORM);
-        return contained(run).map_err(|why| placed(tree, why));
-    }
-    let (mut old, mut is_old) = (Vec::new(), true);
-    if has_log {
-        let file = open_file(log, OpenMode::Write).map_err(unopened(log))?;
-        is_old = !wal::LogHeader::is_in(&file).map_err(unopened(log))?;
-        if is_old {
-            old = vec![0; file.len().map_err(unopened(log))? as usize];
-            file.read(0, &mut old).map_err(unopened(log))?;
-        } else {
-            Wal::open(Box::new(file), Some(about.store)).map_err(|why| placed(log, why))?;
-        }
-    }
-    let writes = wal::old::behind(&old, about.store, about.revision).map_err(|_| {
-        let why = "it is damaged, or from another time than records.redb";
-        placed(log, StoreError::Damaged(why.into()))
-    })?;
-    let run = || {
-        let database = database(file, how)?;
-        migrate::to(&database, 2)?;
-        write::commit(&database, &writes, 0).map_err(store_error)?;
-        let (revision, store) = read::log_of(&database)?;
-        if is_old {
-            let new = open_file(&beside(log), OpenMode::Create).map_err(unopened(log))?;
-            new.set_len(0).map_err(unopened(log))?;
-            Wal::create(Box::new(new), store, revision).map_err(unopened(log))?;
-            files::rename(&beside(log), log).map_err(unopened(log))?;
-        }
-        migrate::to(&database, FORM)
-    };
-    contained(run).map_err(|why| placed(tree, why))
 }
 
 #[cfg(test)]

@@ -10,7 +10,6 @@ mod checkpointer;
 mod files;
 pub mod limits;
 mod locks;
-mod migrate;
 mod paced;
 mod read;
 mod replace;
@@ -26,8 +25,8 @@ use files::TreeAccess;
 pub use files::paths;
 use limits::{CACHE_BYTES, FREE_BYTES_EACH, FREE_BYTES_EDIT, FREE_BYTES_MIN, GROUP_BYTES_MAX};
 use records::{
-    Commit, CommitError, CommitId, PreparedWrite, Reader, RestoreInfo, Revision, Store, StoreError,
-    Watch, WatchWaker,
+    Commit, CommitError, CommitId, Form, PreparedWrite, Reader, RestoreInfo, Revision, Store,
+    StoreError, Watch, WatchWaker,
 };
 use redb::StorageBackend;
 pub use salvage::{SalvageReport, SalvagedZone, salvage};
@@ -159,6 +158,8 @@ impl Store for RedbStore {
         if newest != commit.base {
             return Err(CommitError::Conflict { newest });
         }
+        let checked = self.form().check_need(commit.form());
+        checked.map_err(|why| CommitError::Refused(StoreError::Form(why)))?;
         let writes = commit.writes;
         let bytes: u64 = writes.iter().map(write::bytes).sum();
         let is_large = bytes > GROUP_BYTES_MAX;
@@ -239,6 +240,14 @@ impl Store for RedbStore {
         }
     }
 
+    fn form(&self) -> Form {
+        self.shared.form()
+    }
+
+    fn upgrade(&mut self) -> Result<(), StoreError> {
+        self.raise(Form::NEWEST)
+    }
+
     fn close(&mut self) {
         (self.newest, self.last) = (None, None);
         // Writes without a checkpoint are in the log, which the next process reads.
@@ -260,8 +269,28 @@ impl Store for RedbStore {
 }
 
 impl RedbStore {
-    /// Replaces everything by a snapshot with its revisions, as a copy of the store that wrote it.
-    /// There is no journal then.
+    /// Makes this form that of the store, if its form is older: one transaction of the tree.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn raise(&mut self, form: Form) -> Result<(), StoreError> {
+        self.shared.mend()?;
+        if form <= self.form() {
+            return Ok(());
+        }
+        self.check_room(0)?;
+        checkpointer::settle(&self.shared)?;
+        let raised = self.shared.with(|opened| write::raise(&opened.database, form));
+        match raised {
+            Ok(()) => self.shared.set_form(form),
+            // What is on the disk decides.
+            Err(why) => return self.shared.reopen().and(Err(why)),
+        }
+        Ok(())
+    }
+
+    /// Replaces everything by a snapshot with its revisions and its form, as a copy of the store
+    /// that wrote it. There is no journal then.
     ///
     /// # Errors
     /// As [`Store::restore`].
@@ -282,9 +311,11 @@ impl RedbStore {
     ) -> Result<Result<(), StoreError>, StoreError> {
         checkpointer::settle(&self.shared)?;
         self.shared.with(|opened| {
-            let restored = write::restore(&opened.database, from, write)?;
-            if let Ok(revision) = &restored {
+            let form = self.form();
+            let restored = write::restore(&opened.database, from, (write, form))?;
+            if let Ok((revision, form)) = &restored {
                 opened.wal.note(*revision)?;
+                self.shared.set_form(*form);
             }
             Ok(restored.map(drop))
         })

@@ -243,7 +243,7 @@ impl Reader for RedbReader {
             let read = self.begin()?;
             let revision = revision(&read)?;
             let unwritten = |error: std::io::Error| failed(&format!("the snapshot: {error}"));
-            let mut writer = SnapshotWriter::new(to, revision).map_err(unwritten)?;
+            let mut writer = SnapshotWriter::new(to, revision, self.0.form()).map_err(unwritten)?;
             for row in rows(&read)? {
                 writer.zone(row.origin.as_name(), row.stamp).map_err(unwritten)?;
                 each_set(&read, row.number, None, &mut |key, value| {

@@ -1,13 +1,13 @@
 //! Salvages the readable content of damaged files as a snapshot.
+use crate::failed;
 use crate::files::{OpenMode, lock, open_file, paths, placed};
 use crate::tables::ZoneRow;
 use crate::tree::{ALL, TableRoots, Tree, TreeInfo, TreeItem};
-use crate::wal::{self, Wal};
-use crate::{failed, store_error};
+use crate::wal::Wal;
 use records::codec::{self, zone_key};
 use records::serial::SerialStamp;
 use records::snapshot::SnapshotWriter;
-use records::{Action, PreparedWrite, Revision, StoreError, WrittenSet};
+use records::{Action, Form, PreparedWrite, Revision, StoreError, WrittenSet};
 use redb::StorageBackend;
 use std::collections::{BTreeMap, btree_map};
 use std::io::{self, Write};
@@ -93,7 +93,8 @@ pub fn salvage(data_dir: &Path, to: &mut dyn Write) -> Result<SalvageReport, Sto
         )));
     }
     let unwritten = |error: io::Error| failed(&format!("the snapshot: {error}"));
-    let mut writer = SnapshotWriter::new(to, report.revision).map_err(unwritten)?;
+    let form = about.form.unwrap_or(Form::NEWEST);
+    let mut writer = SnapshotWriter::new(to, report.revision, form).map_err(unwritten)?;
     for zone in zones.values() {
         writer.zone(zone.origin.as_name(), zone.stamp).map_err(unwritten)?;
         let tree = tree.as_ref().map(|(tree, tables, _)| (*tree, tables));
@@ -196,16 +197,7 @@ fn since(
     report: &mut SalvageReport,
 ) -> Result<Vec<PreparedWrite>, StoreError> {
     let Some(log) = log else { return Ok(Vec::new()) };
-    let unread = |error: io::Error| placed(&paths(folder)[1], store_error(error.into()));
     let mut damage = |why: String| report.damage.push(of_file(folder, 1, &why));
-    if about.form.is_some_and(|form| form < 3) && !wal::LogHeader::is_in(&*log).map_err(unread)? {
-        let mut bytes = vec![0; log.len().map_err(unread)? as usize];
-        log.read(0, &mut bytes).map_err(unread)?;
-        return Ok(wal::old::behind(&bytes, about.store, about.revision).unwrap_or_else(|_| {
-            damage("it is damaged, or from another time than records.redb".into());
-            Vec::new()
-        }));
-    }
     let store = (about.store != [0, 0]).then_some(about.store);
     let wal = match Wal::of_damaged(log, store) {
         Ok(wal) => wal,

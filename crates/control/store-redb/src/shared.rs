@@ -3,10 +3,10 @@ use crate::checkpoint::Checkpoints;
 use crate::files::{OpenFiles, caught, paths, placed};
 use crate::limits::{GIVEN_BACK_INTERVAL, GIVEN_BACK_MAX};
 use crate::{failed, store_error};
-use records::StoreError;
+use records::{Form, StoreError};
 use std::mem;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::Instant;
@@ -31,6 +31,8 @@ pub struct SharedStore {
     state: RwLock<StoreState>,
     /// How often the state changed.
     changes: AtomicU64,
+    /// The form of the files that were opened last.
+    form: AtomicU32,
     opener: StoreOpener,
     /// The folder of the files, if there is one.
     pub folder: Option<PathBuf>,
@@ -45,7 +47,8 @@ impl SharedStore {
         let (state, checkpoints) =
             (RwLock::new(StoreState::Broken(unopened)), Checkpoints::default());
         let (changes, condition) = (AtomicU64::new(0), OnceLock::new());
-        Self { state, changes, opener, folder, checkpoints, condition }
+        let form = AtomicU32::new(Form::PREVIOUS.0);
+        Self { state, changes, form, opener, folder, checkpoints, condition }
     }
 
     fn read(&self) -> RwLockReadGuard<'_, StoreState> {
@@ -54,6 +57,15 @@ impl SharedStore {
 
     fn write(&self) -> RwLockWriteGuard<'_, StoreState> {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The form of the store.
+    pub fn form(&self) -> Form {
+        Form(self.form.load(Ordering::Acquire))
+    }
+
+    pub fn set_form(&self, form: Form) {
+        self.form.store(form.0, Ordering::Release);
     }
 
     /// Uses the files.
@@ -105,7 +117,10 @@ impl SharedStore {
         }
         self.checkpoints.reset();
         let (state, done) = match (self.opener)(&self.checkpoints.is_slow) {
-            Ok(opened) => (StoreState::Open(opened), Ok(())),
+            Ok(opened) => {
+                self.set_form(opened.form);
+                (StoreState::Open(opened), Ok(()))
+            }
             Err(why) => (StoreState::Broken(why.clone()), Err(why)),
         };
         self.turn(state);

@@ -1,9 +1,9 @@
 //! The tables of the tree.
 //!
 //! ```text
-//! meta     "form", "revision", "zones" (the number of the next zone), "log 0", "log 1" (the
-//!          store's key, also in its log), "log" (the sequence number of the newest group of the
-//!          log that is in the tree)
+//! meta     "form" (`records::Form`), "revision", "zones" (the number of the next zone), "log 0",
+//!          "log 1" (the store's key, also in its log), "log" (the sequence number of the newest
+//!          group of the log that is in the tree)
 //! zones    key of the zone → number, revision, sets, journal, name, and the offset of its serials
 //!          (4) unless that is 0
 //! sets     number of the zone (4, big-endian), key of the set → value of the set
@@ -17,9 +17,6 @@ use records::serial::SerialStamp;
 use records::{Revision, StoredZone};
 use redb::TableDefinition;
 use wire::{Name, NameBuf};
-
-/// The format. A change needs a new number, and a step in `migrate`.
-pub const FORM: u64 = 5;
 
 pub const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 pub const ZONES: TableDefinition<&[u8], &[u8]> = TableDefinition::new("zones");

@@ -1,6 +1,7 @@
 //! Changes of the tree: each call is one transaction.
 use crate::limits::SWEEP_SETS;
 use crate::tables::{DELETED, GONE, JOURNAL, JournalInfo, META, SETS, ZONES, ZoneRow, set_key};
+use crate::wal::StoreKey;
 use records::codec::{self, zone_key};
 use records::limits::{
     DELETED_BYTES_MAX, DELETED_ZONES_MAX, JOURNAL_BYTES_MAX, JOURNAL_ENTRIES_MAX,
@@ -8,7 +9,8 @@ use records::limits::{
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem};
 use records::{
-    Action, ChangeKind, PreparedWrite, RestoreInfo, Revision, SetValue, StoreError, WrittenSet,
+    Action, ChangeKind, Form, PreparedWrite, RestoreInfo, Revision, SetValue, StoreError,
+    WrittenSet,
 };
 use redb::{Database, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
@@ -207,6 +209,28 @@ pub fn commit(
     Ok(())
 }
 
+/// Creates the tables in an empty file, in this form.
+pub fn create(database: &Database, store: StoreKey, form: Form) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    {
+        let mut tables = WriteTables::open(&transaction)?;
+        tables.meta.insert("form", u64::from(form.0))?;
+        tables.meta.insert("log 0", store[0])?;
+        tables.meta.insert("log 1", store[1])?;
+    }
+    transaction.commit()?;
+    Ok(())
+}
+
+/// Makes this form that of the store. If a new form stores anything in another way, it is converted
+/// here, in the same transaction.
+pub fn raise(database: &Database, form: Form) -> Result<(), redb::Error> {
+    let transaction = database.begin_write()?;
+    transaction.open_table(META)?.insert("form", u64::from(form.0))?;
+    transaction.commit()?;
+    Ok(())
+}
+
 /// Deletes some of the leftovers of removed zones; returns whether there are more.
 pub fn sweep(database: &Database) -> Result<bool, redb::Error> {
     let first = database.begin_read()?.open_table(GONE)?.first()?.map(|(number, _)| number.value());
@@ -249,13 +273,15 @@ fn stamps(transaction: &WriteTransaction) -> Result<BTreeMap<Vec<u8>, SerialStam
     Ok(stamps)
 }
 
-/// Replaces everything by a snapshot; returns the revision. Without a write, revisions stay as they
-/// are. The outer error is the disk's, the inner one the snapshot's.
+/// Replaces everything by a snapshot; returns the revision, and the form of the store, which was
+/// `form`. Without a write, the store becomes a copy: with the revisions of the snapshot, and in a
+/// form that holds it. So does the form of a store that was never written. The outer error is the
+/// disk's, the inner one the snapshot's.
 pub fn restore(
     database: &Database,
     from: &mut dyn Read,
-    write: Option<&RestoreInfo>,
-) -> Result<Result<Revision, StoreError>, redb::Error> {
+    (write, mut form): (Option<&RestoreInfo>, Form),
+) -> Result<Result<(Revision, Form), StoreError>, redb::Error> {
     let transaction = database.begin_write()?;
     let before = stamps(&transaction)?;
     transaction.delete_table(ZONES)?;
@@ -264,9 +290,17 @@ pub fn restore(
     transaction.delete_table(GONE)?;
     transaction.delete_table(DELETED)?;
     let mut tables = WriteTables::open(&transaction)?;
+    let is_copy = write.is_none() || tables.meta.get("revision")?.is_none();
     let (mut row, mut failure) = (None, None);
     let read = snapshot::read(from, &mut |item| {
         let done = match item {
+            SnapshotItem::Form(needed) if is_copy => {
+                form = form.max(needed);
+                Ok(())
+            }
+            SnapshotItem::Form(needed) => {
+                return form.check_need(needed).map_err(StoreError::Form);
+            }
             SnapshotItem::Zone(origin, stamp) => tables.begin_zone(&mut row, origin, stamp),
             SnapshotItem::Set(key, value) => tables.restore_set(row.as_mut(), key, value),
         };
@@ -294,9 +328,10 @@ pub fn restore(
         }
         tables.rows.insert(at, row);
     }
+    tables.meta.insert("form", u64::from(form.0))?;
     tables.finish(revision)?;
     transaction.commit()?;
-    Ok(Ok(revision))
+    Ok(Ok((revision, form)))
 }
 
 impl WriteTables<'_, '_> {

@@ -8,7 +8,7 @@ use records::limits::{
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{
-    ChangeKind, Commit, CommitError, CommitId, JournalPart, PreparedWrite, RawSet, Reader,
+    ChangeKind, Commit, CommitError, CommitId, Form, JournalPart, PreparedWrite, RawSet, Reader,
     RestoreInfo, Revision, SetKey, SetValue, Store, StoreError, StoreSize, StoredZone, Watch,
     WatchLost, WatchWaker, WrittenSet,
 };
@@ -224,6 +224,7 @@ impl Store for MemoryStore {
         let mut last = Vec::new();
         let revision = snapshot::read(from, &mut |item| {
             match item {
+                SnapshotItem::Form(_) => {}
                 SnapshotItem::Zone(origin, stamp) => {
                     last = zone_key(origin.as_name());
                     restored.zones.insert(last.clone(), MemoryZone::new(origin, stamp));
@@ -357,7 +358,7 @@ impl Reader for MemoryStore {
         // Use a copy, because writing may take long.
         let state = self.readable()?.clone();
         let mut write = || {
-            let mut writer = SnapshotWriter::new(to, state.revision)?;
+            let mut writer = SnapshotWriter::new(to, state.revision, Form::NEWEST)?;
             for zone in state.zones.values() {
                 writer.zone(zone.origin.as_name(), zone.stamp)?;
                 zone.sets.iter().try_for_each(|(key, value)| writer.set(key, value))?;

@@ -4,6 +4,7 @@ use crate::connection::RequestError;
 use crate::keys::{Keys, check_format};
 use crate::replica;
 use etcd_client::{GetResponse, Txn, TxnOp, TxnOpResponse, WatchResponse};
+use records::Form;
 use std::path::{Path, PathBuf};
 
 /// Where etcd is at one moment.
@@ -17,6 +18,8 @@ pub struct Position {
     pub adopted: u64,
     /// The value of the key `revision`.
     pub head: Option<Vec<u8>>,
+    /// The form of the keys; `None`: there are none.
+    pub form: Option<Form>,
 }
 
 impl Position {
@@ -41,8 +44,8 @@ impl Position {
         };
         let value = |got: &GetResponse| got.kvs().first().map(|kv| kv.value().to_vec());
         let (format, head) = (value(format), value(head));
-        check_format(format.as_deref()).map_err(RequestError::Unusable)?;
-        Ok(Self { cluster, revision, adopted: Keys::read_adopted(adopted), head })
+        let form = check_format(format.as_deref()).map_err(RequestError::Unusable)?;
+        Ok(Self { cluster, revision, adopted: Keys::read_adopted(adopted), head, form })
     }
 }
 

@@ -10,7 +10,7 @@ use etcd_client::TxnOp;
 use records::codec::zone_key;
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
-use records::{CommitId, Revision, StoreError};
+use records::{CommitId, Form, Revision, StoreError};
 use std::collections::BTreeMap;
 use std::io::Read;
 
@@ -56,7 +56,9 @@ impl EtcdStore {
             .into_iter()
             .map(|zone| (zone_key(zone.origin.as_name()), zone.stamp))
             .collect();
-        let (revision, snapshot) = restamped(from, revision.max(head.revision.next()), &before)?;
+        let form = self.shared.form();
+        let least = revision.max(head.revision.next());
+        let (revision, snapshot) = restamped(from, (least, form), &before)?;
         let nonce = CommitId(fastrand::u128(..));
         // An operator begins a new history by an adoption.
         let before = match is_adopted {
@@ -94,20 +96,27 @@ impl EtcdStore {
     }
 }
 
-/// A snapshot as a write of this revision or above: serials are newer than before.
+/// A snapshot as a write of this revision or above, in this form: serials are newer than before.
+///
+/// # Errors
+/// It is invalid, or [`StoreError::Form`]: it needs a newer form.
 fn restamped(
     from: &mut dyn Read,
-    revision: Revision,
+    (revision, form): (Revision, Form),
     before: &BTreeMap<Vec<u8>, SerialStamp>,
 ) -> Result<(Revision, Vec<u8>), StoreError> {
     let unwritten = |why: std::io::Error| StoreError::Failed(format!("the snapshot: {why}"));
     let (mut content, mut bytes) = (Vec::new(), Vec::new());
     from.read_to_end(&mut content).map_err(unwritten)?;
-    let newest = snapshot::read(&mut &content[..], &mut |_| Ok(()))?;
+    let newest = snapshot::read(&mut &content[..], &mut |item| match item {
+        SnapshotItem::Form(needed) => form.check_need(needed).map_err(StoreError::Form),
+        _ => Ok(()),
+    })?;
     let revision = revision.max(newest.next());
-    let mut writer = SnapshotWriter::new(&mut bytes, revision).map_err(unwritten)?;
+    let mut writer = SnapshotWriter::new(&mut bytes, revision, form).map_err(unwritten)?;
     snapshot::read(&mut &content[..], &mut |item| {
         let written = match item {
+            SnapshotItem::Form(_) => Ok(()),
             SnapshotItem::Zone(origin, stamp) => {
                 let origin = origin.as_name();
                 let before = before.get(&zone_key(origin)).copied();

@@ -369,7 +369,7 @@ fn etcd_that_lost_most_sets_is_held_until_it_is_adopted() {
     client.delete("/dunlin/sets/example.org./n1");
     // As if so much had been written since then that the commits are deleted.
     client.delete("/dunlin/commits/");
-    client.put("/dunlin/revision", &format!("20000 {:032x}", 7));
+    client.put("/dunlin/revision", format!("20000 {:032x}", 7));
     client.delete("/dunlin/sets/example.org./n");
     second.restart();
     let refusal = || match second.put("a.example.org.", "192.0.2.3", Precondition::Anything) {

@@ -41,7 +41,7 @@ fn server_that_missed_deleted_commits_reads_everything() {
     first.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
     let client = Operator::of(&etcd);
     client.delete("/dunlin/commits/");
-    client.put("/dunlin/revision", &format!("20000 {:032x}", 7));
+    client.put("/dunlin/revision", format!("20000 {:032x}", 7));
     second.restart();
     eventually(|| second.revision().0 == 20_000);
     assert!(second.get("www.example.org.").is_some());
@@ -122,7 +122,7 @@ fn newer_format_is_compared_in_each_commit() {
     let client = Operator::of(&etcd);
     client.put("/dunlin/format", "2");
     let (written, _) = client.revisions_of("/dunlin/revision");
-    assert!(refuses(&node, "which a newer version wrote"));
+    eventually(|| refuses(&node, "which a newer version wrote"));
     assert_eq!(client.revisions_of("/dunlin/revision").0, written, "nothing was written");
     client.put("/dunlin/format", "1");
     eventually(|| node.put("www.example.org.", "192.0.2.1", Precondition::Anything).is_ok());

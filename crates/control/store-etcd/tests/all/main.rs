@@ -9,3 +9,4 @@ mod node;
 mod rights;
 mod space;
 mod states;
+mod upgrade;

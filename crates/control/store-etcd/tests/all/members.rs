@@ -91,7 +91,7 @@ fn member_key_without_lease_is_ignored_and_named() {
     let Some(etcd) = Etcd::start_or_skip(1) else { return };
     let operator = Operator::of(&etcd);
     let ghost = serde_json::to_string(&Member { name: "ghost".into(), ..Member::default() });
-    operator.put("/dunlin/members/ghost", &ghost.unwrap());
+    operator.put("/dunlin/members/ghost", ghost.unwrap());
     operator.put("/dunlin/members/living", "{}");
     let nodes = [Node::start_named(&etcd, "living")];
     let made = nodes[0].create("example.org.").unwrap();

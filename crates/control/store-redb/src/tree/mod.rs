@@ -7,7 +7,7 @@ mod tests;
 use crate::store_error;
 use crate::wal::TreeProgress;
 use page::{ColumnWidths, CommitSlot, HEADER, PageLink, TableRoot, TreeHeader, TreePage};
-use records::{Revision, StoreError};
+use records::{Form, Revision, StoreError};
 use redb::StorageBackend;
 use std::collections::BTreeMap;
 
@@ -45,8 +45,8 @@ pub struct Tree<'f> {
 /// The header of a tree.
 #[derive(Clone, Debug, Default)]
 pub struct TreeInfo {
-    /// The format of its content; `None`: it is not a store.
-    pub form: Option<u64>,
+    /// The form of its content; `None`: it is not a store.
+    pub form: Option<Form>,
     pub revision: Revision,
     /// The key of the store and its log.
     pub store: [u64; 2],
@@ -238,7 +238,7 @@ impl TreeInfo {
         };
         let known = |name| number(name).unwrap_or(0);
         Self {
-            form: number("form"),
+            form: number("form").map(|form| Form(u32::try_from(form).unwrap_or(u32::MAX))),
             revision: Revision(known("revision")),
             store: [known("log 0"), known("log 1")],
             sequence: known("log"),

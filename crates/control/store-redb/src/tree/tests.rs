@@ -102,7 +102,7 @@ fn walk_equals_redb() {
     drop((read, database));
     assert_eq!(walked(&file, ALL), (expected.clone(), 0));
     let about = inspect(&file).unwrap();
-    assert_eq!((about.form, about.revision, about.store), (Some(3), Revision(2), [0, 77]));
+    assert_eq!((about.form, about.revision, about.store), (Some(Form(3)), Revision(2), [0, 77]));
     let (from, to) = (1234u32.to_be_bytes(), 4321u32.to_be_bytes());
     let within: Vec<_> =
         expected.into_iter().filter(|(key, _)| key[..] >= from[..] && key[..] < to[..]).collect();
@@ -130,7 +130,7 @@ fn damaged_file_is_refused_or_unchanged() {
                 // A file that was not closed may fall back to the previous commit.
                 Ok(about) if about.revision == Revision(1) => assert!(!is_closed || at < 512),
                 Ok(about) => {
-                    assert_eq!((about.form, about.revision), (Some(3), Revision(2)), "{at}");
+                    assert_eq!((about.form, about.revision), (Some(Form(3)), Revision(2)), "{at}");
                     assert_eq!(walked(&damaged, ALL), (expected.clone(), 0), "{at}");
                 }
             }

@@ -105,17 +105,4 @@ impl LogHeader {
             }
         }
     }
-
-    /// Whether a file has a header, even a damaged one.
-    pub fn is_in(file: &dyn StorageBackend) -> io::Result<bool> {
-        let mut is_there = false;
-        for at in COPIES.into_iter().filter(|at| at + 16 <= file.len().unwrap_or(0)) {
-            let mut magic = [0; 16];
-            file.read(at, &mut magic)?;
-            // A few flipped bits are damage, not another file.
-            let wrong = magic.iter().zip(MAGIC).map(|(one, other)| (one ^ other).count_ones());
-            is_there |= wrong.sum::<u32>() <= 16;
-        }
-        Ok(is_there)
-    }
 }

@@ -14,15 +14,13 @@
 //! The used part of the file has only sectors; blank ones have the sequence number 0. Groups after
 //! the last one of a half are older, as their sequence numbers show.
 mod header;
-pub mod old;
 mod sector;
 #[cfg(test)]
 mod tests;
 
 use crate::limits::{GROWN_BY, GROWN_FROM, HALF_BYTES, SEGMENT_BYTES};
 use crate::store_error;
-use header::HEADER_LEN;
-pub use header::LogHeader;
+use header::{HEADER_LEN, LogHeader};
 use records::codec;
 use records::{PreparedWrite, Revision, StoreError};
 use redb::StorageBackend;

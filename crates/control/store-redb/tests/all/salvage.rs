@@ -69,6 +69,7 @@ fn sets(mut bytes: &[u8]) -> BTreeMap<(String, Vec<u8>), Vec<u8>> {
     let (mut found, mut zone) = (BTreeMap::new(), String::new());
     snapshot::read(&mut bytes, &mut |item| {
         match item {
+            snapshot::SnapshotItem::Form(_) => {}
             snapshot::SnapshotItem::Zone(origin, _) => zone = origin.to_string(),
             snapshot::SnapshotItem::Set(key, value) => {
                 found.insert((zone.clone(), key.to_vec()), value.to_vec());

@@ -1,20 +1,24 @@
-//! Upgrade and go back, with files that an older version wrote.
-
+//! Upgrade and go back, with files that older versions wrote.
 use crate::service::{name, serve};
 use flate2::read::GzDecoder;
 use records::snapshot::{self, SnapshotItem};
-use records::{Edit, Policy, RecordService, SetKey, SetValue, Store, View, WriteContext};
+use records::{
+    Edit, Form, RecordService, Revision, SetKey, SetValue, Store, StoreError, View, WriteContext,
+};
 use std::fs;
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
-use store_redb::RedbStore;
+use store_redb::{RedbStore, paths};
 use wire::Rtype;
 
-const TREE: &[u8] = include_bytes!("../format-4/records.redb.gz");
-const LOG: &[u8] = include_bytes!("../format-4/records.wal.gz");
-/// As the older version wrote it.
-const SNAPSHOT: &[u8] = include_bytes!("../format-4/snapshot.records");
-const OLDER: u8 = 3;
+const TREE: &[u8] = include_bytes!("../form-5/records.redb.gz");
+const LOG: &[u8] = include_bytes!("../form-5/records.wal.gz");
+/// As the version that wrote the files took it.
+const SNAPSHOT: &[u8] = include_bytes!("../form-5/snapshot.records");
+/// A snapshot of the version before comments.
+const SNAPSHOT_3: &[u8] = include_bytes!("../form-5/snapshot-3.records");
+/// Its format.
+const BEFORE_COMMENTS: u8 = 3;
 
 fn folder(test: &str) -> PathBuf {
     let folder = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
@@ -26,10 +30,10 @@ fn folder(test: &str) -> PathBuf {
 /// The files of the older version in a folder.
 fn older_store(test: &str) -> PathBuf {
     let folder = folder(test);
-    for (file, packed) in [("records.redb", TREE), ("records.wal", LOG)] {
+    for (file, packed) in paths(&folder).iter().zip([TREE, LOG]) {
         let mut bytes = Vec::new();
         GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
-        fs::write(folder.join(file), bytes).unwrap();
+        fs::write(file, bytes).unwrap();
     }
     folder
 }
@@ -50,27 +54,97 @@ fn write(service: &RecordService, value: SetValue) {
     service.write(batch).wait().unwrap();
 }
 
-/// The snapshot of a service in the format of the older version, and what it loses.
-fn older_snapshot(service: &RecordService) -> (Vec<u8>, Vec<String>) {
-    let (mut newest, mut older) = (Vec::new(), Vec::new());
-    let revision = service.snapshot(&mut newest).unwrap();
-    let lost = snapshot::convert(&mut &newest[..], &mut older, revision, OLDER).unwrap();
+fn snapshot_of(store: &RedbStore) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    store.reader().snapshot(&mut bytes).unwrap();
+    bytes
+}
+
+/// A snapshot in an older format, and what it loses.
+fn converted(newest: &[u8], revision: Revision, format: u8) -> (Vec<u8>, Vec<String>) {
+    let mut older = Vec::new();
+    let lost = snapshot::convert(&mut &newest[..], &mut older, revision, format).unwrap();
     (older, lost.iter().map(ToString::to_string).collect())
 }
 
+/// The revisions and reasons in the journal of a zone.
+fn journal(store: &RedbStore, zone: &str) -> Vec<(u64, Option<String>)> {
+    let part = store.reader().journal(name(zone).as_name(), Revision::NONE, 100).unwrap().unwrap();
+    assert_eq!(part.whole_after, Revision::NONE, "nothing is missing");
+    let entries = part.entries.into_iter();
+    entries.map(|entry| (entry.revision.0, entry.reason)).collect()
+}
+
 #[test]
-fn store_of_the_older_version_is_upgraded_and_its_snapshot_is_written_as_by_that() {
-    let folder = older_store("upgrade");
-    let (service, _control, serving) = serve(RedbStore::open(&folder, false).unwrap());
-    let rules = value(&service).policy.rules().cloned().unwrap();
-    assert_eq!((&*rules.check, &*rules.tiers, &*rules.comment), ("web", &[0, 1][..], ""));
-    let (older, lost) = older_snapshot(&service);
-    assert!(older == SNAPSHOT, "the older version wrote other bytes");
-    assert_eq!(lost, Vec::<String>::new());
+fn store_of_50b22d4_opens_with_all_it_has_and_keeps_its_form() {
+    let folder = older_store("form-5");
+    let store = RedbStore::open(&folder, false).unwrap();
+    assert_eq!(store.form(), Form::OLDEST);
+    assert!(snapshot_of(&store) == SNAPSHOT, "the older version wrote other bytes");
+    let reason = |text: &str| Some(text.to_owned());
+    let of_zone = [(1, None), (5, None), (6, None), (7, None), (8, None), (9, reason("moved"))];
+    assert_eq!(journal(&store, "example.org."), of_zone);
+    assert_eq!(journal(&store, "gone.example."), [(2, None), (3, reason("a test")), (4, None)]);
+    let (service, _control, serving) = serve(store);
+    let old = value(&service);
+    let rules = old.policy.rules().cloned().unwrap();
+    assert_eq!((&*rules.check, &*rules.tiers, &*rules.comment), ("web", &[0, 1][..], "rack 7"));
+    write(&service, SetValue { ttl: 60, ..old });
     drop((service, serving));
-    // It opens again, in the newest format.
-    assert_eq!(RedbStore::open(&folder, false).unwrap().reader().zones().unwrap().len(), 1);
+    // The same files, in the same form: the older version can go on with them.
+    let store = RedbStore::open(&folder, false).unwrap();
+    assert_eq!(store.form(), Form::OLDEST);
+    assert_eq!(journal(&store, "example.org.").last(), Some(&(10, None)));
+    let names = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name());
+    let stores = names.filter(|name| name.to_string_lossy().starts_with("records.")).count();
+    assert_eq!(stores, 2, "no other files of the store");
     fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn store_is_upgraded_once_and_everything_is_there() {
+    let folder = older_store("form-raised");
+    let mut store = RedbStore::open(&folder, false).unwrap();
+    store.upgrade().unwrap();
+    store.upgrade().unwrap();
+    drop(store);
+    let store = RedbStore::open(&folder, false).unwrap();
+    assert_eq!(store.form(), Form::NEWEST);
+    let (_, lost) = converted(&snapshot_of(&store), Revision(9), Form::OLDEST.of_snapshot());
+    assert_eq!(lost, Vec::<String>::new());
+    fs::remove_dir_all(folder).unwrap();
+}
+
+/// A store that was written takes no snapshot that needs a newer form, and says what to do. A new
+/// one takes its form.
+#[test]
+#[ignore = "campaign: make campaign-upgrade, in a build that knows one form more"]
+fn snapshot_of_a_newer_form_is_refused_until_the_store_is_upgraded() {
+    assert!(Form::NEWEST > Form::OLDEST, "a build with DUNLIN_NEXT_FORM");
+    let folder = older_store("newer-snapshot");
+    let mut store = RedbStore::open(&folder, false).unwrap();
+    store.upgrade().unwrap();
+    let newer = snapshot_of(&store);
+    drop(store);
+    let write = records::RestoreInfo {
+        revision: Revision(20),
+        when: std::time::SystemTime::UNIX_EPOCH,
+        by: "test".into(),
+        reason: None,
+    };
+    let older = older_store("older-form");
+    let mut store = RedbStore::open(&older, false).unwrap();
+    let refused = store.restore(&mut &newer[..], &write).unwrap_err();
+    let StoreError::Form(why) = refused else { panic!("{refused}") };
+    assert!(why.contains("dunlin store upgrade"), "{why}");
+    assert!(snapshot_of(&store) == SNAPSHOT, "nothing has changed");
+    let new = self::folder("new-form");
+    let mut store = RedbStore::open(&new, false).unwrap();
+    store.restore(&mut &newer[..], &write).unwrap();
+    assert_eq!(store.form(), Form::NEWEST);
+    for folder in [folder, older, new] {
+        fs::remove_dir_all(folder).unwrap();
+    }
 }
 
 #[test]
@@ -78,9 +152,9 @@ fn what_the_older_version_cannot_hold_is_listed_and_the_rest_goes_back() {
     let folder = older_store("go-back");
     let (service, _control, serving) = serve(RedbStore::open(&folder, false).unwrap());
     let old = value(&service);
-    let commented = old.policy.clone().with_comment("rack 7");
-    write(&service, SetValue { policy: commented, ttl: 60, ..old.clone() });
-    let (older, lost) = older_snapshot(&service);
+    let mut newest = Vec::new();
+    let revision = service.snapshot(&mut newest).unwrap();
+    let (older, lost) = converted(&newest, revision, BEFORE_COMMENTS);
     assert_eq!(lost, ["www.example.org. A: its comment"]);
     drop((service, serving));
     fs::remove_dir_all(folder).unwrap();
@@ -91,22 +165,25 @@ fn what_the_older_version_cannot_hold_is_listed_and_the_rest_goes_back() {
         sets += usize::from(matches!(item, SnapshotItem::Set(..)));
         Ok(())
     });
-    assert_eq!((read.unwrap().0, sets), (4, 4), "SOA, NS, www, mail");
+    assert_eq!((read.unwrap().0, sets), (9, 5), "SOA, NS, www, mail, txt");
     let other = self::folder("went-back");
     let (service, _control, serving) = serve(RedbStore::open(&other, false).unwrap());
     let restored = service.restore(Box::new(Cursor::new(older)), WriteContext::by("test")).wait();
     restored.unwrap();
-    assert_eq!(value(&service), SetValue { ttl: 60, ..old });
+    let policy = old.policy.clone().with_comment("");
+    assert_eq!(value(&service), SetValue { policy, ..old });
     drop((service, serving));
     fs::remove_dir_all(other).unwrap();
 }
 
 #[test]
-fn snapshot_of_the_older_version_is_restored() {
+fn snapshot_of_an_older_version_is_read_and_written_again_as_by_that() {
     let folder = folder("older-snapshot");
-    let (service, _control, serving) = serve(RedbStore::open(&folder, false).unwrap());
-    service.restore(Box::new(Cursor::new(SNAPSHOT)), WriteContext::by("test")).wait().unwrap();
-    assert_ne!(value(&service).policy, Policy::All);
-    drop((service, serving));
+    let mut store = RedbStore::open(&folder, false).unwrap();
+    store.replace_by(&mut &SNAPSHOT_3[..]).unwrap();
+    let revision = store.newest().unwrap();
+    let (older, lost) = converted(&snapshot_of(&store), revision, BEFORE_COMMENTS);
+    assert!(older == SNAPSHOT_3, "the older version wrote other bytes");
+    assert_eq!(lost, Vec::<String>::new());
     fs::remove_dir_all(folder).unwrap();
 }

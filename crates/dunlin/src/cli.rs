@@ -2,8 +2,8 @@
 use crate::parts::{cpus, scale};
 use clap::{Args, Parser, Subcommand};
 use client::cli::{
-    Cache, Checks, Endpoint, Fleet, Health, Journal, Records, Reload, Status, Token, Top, Upstream,
-    Zones,
+    Cache, Checks, Endpoint, Fleet, Health, Journal, Records, Reload, Status, Store, Token, Top,
+    Upstream, Zones,
 };
 pub use command_line::Output;
 use std::ffi::OsString;
@@ -98,6 +98,9 @@ pub enum Command {
     /// AGE how long it has been a member, as it last reported.
     #[command(after_help = "Examples:\n  dunlin fleet\n  dunlin fleet adopt")]
     Fleet(Fleet),
+    /// Show the form of the store, or raise it once you need not go back to an older version.
+    #[command(after_help = "Examples:\n  dunlin store status\n  dunlin store upgrade")]
+    Store(Store),
     /// Show the health of the addresses in record sets with a check.
     ///
     /// SINCE is the time of the last change, NEXT the time until the next probe, SETS the number of

@@ -32,6 +32,7 @@ pub fn run() -> ExitCode {
         Command::Upstream(command) => client::upstreams::run(&command),
         Command::Checks(command) => client::checks::run(&command),
         Command::Fleet(command) => client::fleet::run(&command),
+        Command::Store(command) => client::store::run(&command),
         Command::Health(command) => client::health::run(&command),
         Command::Drain(command) => client::health::set(&command, "drain"),
         Command::Restore(command) => client::health::set(&command, "auto"),

@@ -38,6 +38,7 @@ mod sets;
 mod shadow;
 mod snapshot;
 mod state;
+mod store;
 mod stream;
 mod text;
 mod zones;

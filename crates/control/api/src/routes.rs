@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::state::{Api, ApiState};
 use crate::{
     bulk, checks, dump, endpoints, fleet, import, journal, manage, operate, revert, sets, snapshot,
-    zones,
+    store, zones,
 };
 use axum::Router;
 use axum::routing::get;
@@ -39,6 +39,8 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(endpoints::put_endpoint))
         .routes(routes!(fleet::show))
         .routes(routes!(fleet::adopt))
+        .routes(routes!(store::show_store))
+        .routes(routes!(store::upgrade_store))
         .routes(routes!(manage::reload))
         .routes(routes!(manage::accept_zones))
         .routes(routes!(manage::list_credentials, manage::create_credential))

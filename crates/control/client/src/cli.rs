@@ -165,6 +165,35 @@ pub struct Adopt {
 }
 
 #[derive(Args, Debug)]
+pub struct Store {
+    #[command(subcommand)]
+    pub command: StoreCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Show the form of the store, and the servers of a fleet that hold back a newer one.
+    #[command(after_help = "Example:\n  dunlin store status")]
+    Status(AdminServer),
+    /// Raise the form of the store to the newest one. Older versions cannot use the store then.
+    ///
+    /// A new version writes what the one before it can read, and refuses what needs a newer form,
+    /// so that you can go back. Run this once you need not go back any more. In a fleet, all
+    /// servers have to know the new form, and one command raises it for all.
+    #[command(after_help = "Example:\n  dunlin store upgrade")]
+    Upgrade(UpgradeStore),
+}
+
+#[derive(Args, Debug)]
+pub struct UpgradeStore {
+    /// Do not ask for confirmation.
+    #[arg(short, long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
 pub struct Upstream {
     #[command(subcommand)]
     pub command: UpstreamCommand,

@@ -30,6 +30,11 @@ fn show(server: &cli::AdminServer) -> CommandResult<ExitCode> {
     Ok(if is_member { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// The form that a member says it knows.
+fn form(number: u64) -> String {
+    if number == 0 { "-".into() } else { number.to_string() }
+}
+
 /// The members as a table, and what is wrong.
 fn text(fleet: &Value) -> String {
     let words = |value: &Value| match value {
@@ -39,10 +44,14 @@ fn text(fleet: &Value) -> String {
         }
         value => plain(value.as_str().unwrap_or_default()),
     };
-    let head = ["NAME", "REVISION", "BEHIND", "AGE", "ROLES", "ADDRESSES", "VERSION", "LOCATION"];
+    let head =
+        ["NAME", "REVISION", "BEHIND", "AGE", "ROLES", "ADDRESSES", "VERSION", "FORM", "LOCATION"];
+    let members = || fleet["members"].as_array().into_iter().flatten();
+    let newest = members().filter_map(|member| member["form"].as_u64()).max().unwrap_or_default();
+    let may_rise = fleet["form"].as_u64().is_some_and(|form| form < newest);
     let mut rows = vec![head.map(str::to_owned)];
     let mut faults = Vec::new();
-    for member in fleet["members"].as_array().into_iter().flatten() {
+    for member in members() {
         let number = |key: &str| member[key].as_u64().unwrap_or_default();
         let name = words(&member["name"]);
         if let Some(ahead) = member["clock_ahead_seconds"].as_i64() {
@@ -50,6 +59,11 @@ fn text(fleet: &Value) -> String {
             let seconds = span(ahead.unsigned_abs() as f64);
             faults.push(format!(
                 "the clock of {name} is {seconds} {how}: synchronize it, for example by chrony\n"
+            ));
+        }
+        if may_rise && number("form") < newest {
+            faults.push(format!(
+                "{name} does not know form {newest}, and holds back `dunlin store upgrade`\n"
             ));
         }
         rows.push([
@@ -60,6 +74,7 @@ fn text(fleet: &Value) -> String {
             words(&member["roles"]),
             words(&member["addresses"]),
             words(&member["version"]),
+            form(number("form")),
             words(&member["location"]),
         ]);
     }
@@ -74,6 +89,7 @@ fn text(fleet: &Value) -> String {
         Side::Left,
         Side::Left,
         Side::Left,
+        Side::Right,
         Side::Left,
     ];
     let lines = align(sides, &rows).into_iter().map(|line| line + "\n");
@@ -109,18 +125,21 @@ mod tests {
             json!({
                 "name": name, "revision": revision, "behind": behind, "age_seconds": 3_700,
                 "roles": ["dns", "api"], "addresses": ["192.0.2.1:53"], "version": "0.1.0",
-                "location": "here\u{1b}[0m",
+                "location": "here\u{1b}[0m", "form": 6,
             })
         };
         let mut late = member("b", 7, 1_000);
+        late["form"] = json!(5);
         late["clock_ahead_seconds"] = json!(-180);
-        let fleet = json!({ "members": [member("a", 1_007, 0), late], "fault": "the name" });
+        let members = [member("a", 1_007, 0), late];
+        let fleet = json!({ "members": members, "fault": "the name", "form": 5 });
         let text = text(&fleet);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("NAME"), "{text}");
         assert!(lines[2].starts_with('b') && lines[2].contains("1,000"), "{text}");
         assert!(lines[1].contains("dns api") && !text.contains('\u{1b}'), "{text}");
         assert!(lines[3].starts_with("the clock of b is") && lines[3].contains("behind"), "{text}");
-        assert_eq!(lines[4], "this server is no member: the name");
+        assert_eq!(lines[4], "b does not know form 6, and holds back `dunlin store upgrade`");
+        assert_eq!(lines[5], "this server is no member: the name");
     }
 }

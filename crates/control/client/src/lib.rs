@@ -16,6 +16,7 @@ pub mod remote;
 mod sample;
 pub mod status;
 mod status_text;
+pub mod store;
 pub mod tokens;
 pub mod top;
 pub mod upstreams;

@@ -68,6 +68,17 @@ impl LocalClient {
         read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
     }
 
+    /// The form of the store.
+    pub fn store(&self) -> CommandResult<Value> {
+        self.get("/v1/store".into())
+    }
+
+    /// Raises the form of the store.
+    pub fn upgrade_store(&self) -> CommandResult<Value> {
+        let request = ApiRequest::new(Method::POST, "/v1/store/upgrade".into());
+        read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
+    }
+
     /// Accepts the held content of a zone, or of all zones.
     pub fn accept(&self, zone: Option<&str>) -> CommandResult<Vec<AcceptedZone>> {
         let body = zone.map_or_else(|| json!({}), |zone| json!({ "zone": zone }));

@@ -66,7 +66,7 @@ fn warn(receipt: &Value) {
     warning_lines(receipt).iter().for_each(|line| eprintln!("{line}"));
 }
 
-fn write_json(value: &Value) -> io::Result<()> {
+pub(crate) fn write_json(value: &Value) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer_pretty(&mut out, value)?;
     writeln!(out)

@@ -176,13 +176,27 @@ fn store_text(store: &StoreStatus) -> String {
         let is_named = !folder.is_empty() && fault.starts_with(folder);
         return if is_named { plain(fault) } else { format!("{}: {}", plain(file), plain(fault)) };
     }
-    format!(
+    let text = format!(
         "revision {revision}, {}, {}, {} ({} free)",
         plural(*zones as usize, "zone"),
         plural(*rrsets as usize, "record set"),
         format_bytes(*bytes),
         format_bytes(*free_bytes),
-    )
+    );
+    text + &form_text(store)
+}
+
+/// That the form of the store can be raised, and what was refused because of it.
+fn form_text(store: &StoreStatus) -> String {
+    let StoreStatus { form, form_newest, form_refusals, .. } = store;
+    if form >= form_newest {
+        return String::new();
+    }
+    let refused = match *form_refusals {
+        0 => String::new(),
+        refusals => format!(", {} that need it refused", plural(refusals as usize, "write")),
+    };
+    format!("; form {form}, and {form_newest} after `dunlin store upgrade`{refused}")
 }
 
 /// The zones of the store that are answered with SERVFAIL.

@@ -295,6 +295,11 @@ fn store_and_api_are_shown_with_their_counters() {
         assert!(text.contains(line), "{text}");
     }
     assert!(is_healthy(&status));
+    let store = status.store.as_mut().expect("a store");
+    (store.form, store.form_newest, store.form_refusals) = (5, 6, 2);
+    let text = shown(&status, false);
+    let form = "(5.0 GiB free); form 5, and 6 after `dunlin store upgrade`, 2 writes that need it";
+    assert!(text.contains(form), "{text}");
     status.store.as_mut().expect("a store").fault = Some("damaged".into());
     assert!(shown(&status, false).contains("store       /var/lib/dunlin/records.redb: damaged\n"));
     assert!(!is_healthy(&status));

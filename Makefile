@@ -312,9 +312,15 @@ campaign-kill-crash:
 	@DUNLIN_KILLS=$(or $(KILLS),300) DUNLIN_CRASHES=$(or $(CRASHES),2000) \
 	  cargo test --release --package store-redb --test all -- --nocapture kill:: crash::
 
-campaign-kill-upgrade:
-	@DUNLIN_OLDER=$(OLDER) DUNLIN_OLDER_FORMAT=$(or $(FORMAT),3) \
-	  cargo test --package dunlin --test all -- --ignored --nocapture upgrade::
+# The last release, and a build whose form number is one higher, share what they compile.
+campaign-upgrade:
+	@scripts/require test
+	@older=$$(scripts/last-release) && export DUNLIN_OLDER=$$older CARGO_TARGET_DIR=$(upgrades) DUNLIN_NEXT_FORM=1 && \
+	  cargo build --quiet --package dunlin --bin dunlin && cp $(upgrades)/debug/dunlin $(upgrades)/next && \
+	  DUNLIN_NEWER=$(upgrades)/next cargo test --quiet --package dunlin --test all -- --ignored --nocapture upgrade:: && \
+	  cargo test --quiet --package store-redb --package store-etcd --test all -- --include-ignored upgrade::
+
+upgrades = $(abspath $(or $(CARGO_TARGET_DIR),target))/upgrades
 
 campaign-fleet: campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers campaign-fleet-faults
 

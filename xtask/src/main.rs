@@ -15,6 +15,7 @@ mod layers;
 mod links;
 mod promises;
 mod release;
+mod releases;
 mod repository;
 mod style;
 mod tests;
@@ -38,6 +39,7 @@ cargo xtask words        words that are not used any more; with --write, writes 
 cargo xtask test quick [FOLDER]   builds and runs every test that needs no Go build and no minutes
 cargo xtask test cluster [FOLDER] the same with the tests marked cluster and slow
 cargo xtask marks        whether every ignored test says when it is run
+cargo xtask last-release  version and commit of the last line of packaging/releases
 cargo xtask fleet N      the anchor zone of N services, to standard output
 cargo xtask demo DIR     writes the zones of the demo fleet into DIR
 cargo xtask image FILE [--libraries] ARCH=PROGRAM…   a container image, as an OCI archive
@@ -67,6 +69,10 @@ fn main() -> ExitCode {
         ["test", "quick", folder] => tests::run(&root(), tests::Scope::Quick, Some(folder)),
         ["test", "cluster"] => tests::run(&root(), tests::Scope::Cluster, None),
         ["test", "cluster", folder] => tests::run(&root(), tests::Scope::Cluster, Some(folder)),
+        ["last-release"] => match releases::last(&root()) {
+            Ok(last) => writeln!(io::stdout().lock(), "{last}"),
+            Err(why) => Err(io::Error::other(why)),
+        },
         ["fleet", count] => write_fleet(count),
         ["demo", directory] => demo::write(Path::new(directory)),
         ["image", to, ref programs @ ..] if !programs.is_empty() => {

@@ -1,110 +1,329 @@
-//! `make campaign-kill-upgrade OLDER=BINARY`: upgrade, write, go back, with the binary of an older
-//! version whose store has an older format than this one's.
-use crate::served::{Served, binary, done, holds};
+//! `make campaign-upgrade`: the last release, and a build whose form number is one higher, replace
+//! one another on one store: alone, and in a fleet of three under writes.
+use crate::served::{Served, done, holds, rcode, request, short_socket, text};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use test_support::etcd::Etcd;
 use test_support::wait;
 
-fn config(name: &str, socket: &Path) -> String {
-    format!(
-        "drain = \"0s\"\ndata_dir = \"{}\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n\
-         [api]\nlisten = \"127.0.0.1:0\"\n",
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join(name).display(),
-        socket.display()
-    )
-}
+/// Writes of the newer version before one goes back.
+const WRITES: u16 = 1_000;
+/// Writes of the release before it.
+const WRITES_BEFORE: u16 = 100;
+/// What only the newer form holds: see `records::Form`.
+const COMMENT: &str = "next form: not for older versions";
 
-/// A server of one version, and commands of the same version.
-struct Version {
-    binary: PathBuf,
-    served: Served,
-    api: String,
-    token: String,
+#[derive(Clone, Copy)]
+enum Version {
+    /// The last release.
+    Older,
+    /// The build whose form number is one higher.
+    Newer,
 }
 
 impl Version {
-    /// Starts it on a data folder.
-    fn start(binary: &Path, data: &str) -> Self {
-        let socket = std::env::temp_dir().join(format!("dunlin-{data}-{}", std::process::id()));
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{data}-config"));
-        let config = config(data, &socket);
-        let served = Served::start_by(&mut Command::new(binary), &folder, &config, &[]);
-        let api = format!("http://{}", served.api().expect("said"));
-        let binary = binary.to_owned();
-        let mut version = Self { binary, served, api, token: String::new() };
-        let socket = socket.to_str().expect("UTF-8");
-        let name = format!("writer-{}", version.served.child.id());
-        let create = ["token", "create", &name, "--grant", "read,write,zones *"];
-        let token = version.done(&[&create[..], &["--socket", socket]].concat());
-        version.token = token.trim().to_owned();
-        version
+    fn binary(self) -> PathBuf {
+        let variable = match self {
+            Self::Older => "DUNLIN_OLDER",
+            Self::Newer => "DUNLIN_NEWER",
+        };
+        PathBuf::from(std::env::var_os(variable).expect("make campaign-upgrade names it"))
+    }
+
+    fn command(self) -> Command {
+        Command::new(self.binary())
+    }
+}
+
+/// A server on one folder, by one version after the other.
+struct Server {
+    served: Served,
+    socket: PathBuf,
+    version: Version,
+}
+
+fn name(n: u16) -> String {
+    format!("n{n}.up.example")
+}
+
+fn address(n: u16) -> [u8; 4] {
+    let [high, low] = n.to_be_bytes();
+    [10, 1, high, low]
+}
+
+/// Whether the server at this socket has taken a write, or what it said.
+fn put(socket: &Path, n: u16, comment: &str) -> Result<(), String> {
+    let [a, b, c, d] = address(n);
+    let mut body = json!({ "ttl": 60, "data": [format!("{a}.{b}.{c}.{d}")] });
+    if !comment.is_empty() {
+        body["comment"] = comment.into();
+    }
+    let path = format!("/v1/zones/up.example/rrsets/{}/A", name(n));
+    let response = request(socket, "PUT", &path, &body.to_string());
+    let response = response.map_err(|why| why.to_string())?;
+    if response.starts_with("HTTP/1.1 20") { Ok(()) } else { Err(response) }
+}
+
+impl Server {
+    /// Starts it on a new folder, with this store.
+    fn start(test: &str, version: Version, store: &str) -> Self {
+        let socket = short_socket(test);
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+        let socket_name = socket.display();
+        let config = format!(
+            "drain = \"0s\"\nname = \"{test}\"\n[admin]\nsocket = \"{socket_name}\"\n{store}\n\
+             [api]\nlisten = \"127.0.0.1:0\"\n"
+        );
+        let served = Served::start_by(&mut version.command(), &folder, &config, &[]);
+        Self { served, socket, version }
+    }
+
+    /// Ends it, and starts another version on its files.
+    fn replaced(mut self, version: Version) -> Self {
+        self.served.end();
+        self.started(version)
+    }
+
+    fn started(self, version: Version) -> Self {
+        let served = self.served.restarted_by(&mut version.command());
+        Self { served, version, ..self }
     }
 
     fn run(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(&self.binary);
-        command.env("DUNLIN_API", &self.api).env("DUNLIN_TOKEN", &self.token);
-        command.args(args).stdin(std::process::Stdio::null()).output().expect("the binary runs")
+        let mut command = self.version.command();
+        command.args(args).arg("--socket").arg(&self.socket);
+        command.stdin(std::process::Stdio::null()).output().expect("the binary runs")
     }
 
-    fn done(&self, args: &[&str]) -> String {
-        done(args, &self.run(args))
+    fn get(&self, path: &str) -> Value {
+        let response = request(&self.socket, "GET", path, "").expect("a response");
+        let body = response.split_once("\r\n\r\n").map(|(_, body)| body).unwrap_or_default();
+        serde_json::from_str(body).unwrap_or_else(|_| panic!("{response}"))
     }
 
-    fn get(&self) -> serde_json::Value {
-        let get = ["records", "get", "up.example", "www", "A", "-o", "json"];
-        serde_json::from_str(&self.done(&get)).expect("JSON")
+    fn create_zone(&self) {
+        let body = r#"{"nameservers":["ns.example.net."]}"#;
+        let response = request(&self.socket, "PUT", "/v1/zones/up.example", body);
+        let response = response.expect("a response");
+        assert!(response.starts_with("HTTP/1.1 20"), "{response}");
+    }
+
+    fn put(&self, n: u16) {
+        put(&self.socket, n, "").unwrap_or_else(|why| panic!("{why}"));
+    }
+
+    /// The revision of its zone, whose serial is the same.
+    fn revision(&self) -> u64 {
+        let zone = self.get("/v1/zones/up.example");
+        assert_eq!(zone["serial"], zone["revision"], "{zone}");
+        zone["revision"].as_u64().expect("a number")
+    }
+
+    /// It answers each of these.
+    fn answers(&self, names: impl Iterator<Item = u16>) {
+        for n in names {
+            let reply = self.served.ask(&name(n));
+            assert!(rcode(&reply) == 0 && holds(&reply, &address(n)), "{}", name(n));
+        }
+    }
+
+    /// The status as text, once it has these words.
+    fn status_with(&self, words: &str) {
+        let status = || text(&self.run(&["status"]).stdout);
+        wait::until_value(words, status, |status| status.contains(words));
+    }
+
+    /// A write that needs the newer form is refused, with the reason.
+    fn refuses_next_form(&self) {
+        let why = put(&self.socket, 0, COMMENT).expect_err("the older form does not hold it");
+        assert!(why.starts_with("HTTP/1.1 409"), "{why}");
+        assert!(why.contains("store-form") && why.contains("dunlin store upgrade"), "{why}");
+        assert!(why.contains("needs form 6, and the store has form 5"), "{why}");
+    }
+
+    fn upgrade(&self) -> String {
+        let args = ["store", "upgrade", "--yes"];
+        done(&args, &self.run(&args))
+    }
+
+    /// The bytes of the files of its store.
+    fn files(&self, folder: &str) -> Vec<Vec<u8>> {
+        let folder = self.served.folder.join("data").join(folder);
+        ["records.redb", "records.wal"].map(|file| fs::read(folder.join(file)).expect(file)).into()
     }
 }
 
 #[test]
-#[ignore = "campaign: make campaign-kill-upgrade, with the binary of an older version"]
-fn older_version_takes_over_what_the_newer_one_wrote() {
-    let older = std::env::var_os("DUNLIN_OLDER").expect("OLDER names a binary");
-    let (older, newer) = (PathBuf::from(older), PathBuf::from(binary().get_program()));
-    for data in ["upgrade-data", "upgrade-back"] {
-        let _ = std::fs::remove_dir_all(Path::new(env!("CARGO_TARGET_TMPDIR")).join(data));
-    }
-    let mut version = Version::start(&older, "upgrade-data");
-    version.done(&["zones", "create", "up.example", "--nameserver", "ns.example.net."]);
-    version.done(&["records", "set", "up.example", "www", "A", "192.0.2.1"]);
-    version.served.end();
+#[ignore = "campaign: make campaign-upgrade, with a build of the last release"]
+fn older_version_goes_on_with_what_the_newer_one_wrote() {
+    let server = Server::start("upgrade-alone", Version::Older, "[store]\nkind = \"redb\"");
+    server.create_zone();
+    (1..=WRITES_BEFORE).for_each(|n| server.put(n));
 
-    let mut version = Version::start(&newer, "upgrade-data");
-    assert!(holds(&version.served.ask("www.up.example"), &[192, 0, 2, 1]), "upgraded");
-    let set = ["records", "set", "up.example", "www", "A", "192.0.2.2", "--comment", "rack 7"];
-    version.done(&set);
-    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("back.records");
-    let file = file.to_str().expect("UTF-8");
-    let format = std::env::var("DUNLIN_OLDER_FORMAT").unwrap_or_else(|_| "3".into());
-    let taken = version.run(&["zones", "snapshot", "--format", &format, file]);
-    let lost = String::from_utf8_lossy(&taken.stderr).into_owned();
-    assert!(
-        taken.status.success() && lost.contains("lost: www.up.example. A: its comment"),
-        "{lost}"
-    );
-    version.served.end();
+    let server = server.replaced(Version::Newer);
+    let last = WRITES_BEFORE + WRITES;
+    (WRITES_BEFORE + 1..=last).for_each(|n| server.put(n));
+    let (revision, store) = (server.revision(), server.get("/v1/store"));
+    assert_eq!((&store["form"], &store["newest"]), (&json!(5), &json!(6)));
+    server.refuses_next_form();
+    server.status_with("form 5, and 6 after `dunlin store upgrade`, 1 write that need it refused");
 
-    // The older version refuses the newer files, says how to go back, and leaves them as they are.
-    let mut version = Version::start(&older, "upgrade-data");
-    let status = || {
-        let status = version.run(&["status", "--socket", &socket_of(&version)]);
-        String::from_utf8_lossy(&status.stdout).into_owned()
-    };
-    let status = wait::until_value("how to go back", status, |status| {
-        status.contains("newer version of Dunlin") && status.contains("zones snapshot --format")
-    });
-    println!("{status}");
-    version.served.end();
-    let mut version = Version::start(&newer, "upgrade-data");
-    assert_eq!(version.get()["comment"], "rack 7", "nothing has changed");
-    version.served.end();
+    let server = server.replaced(Version::Older);
+    server.answers(1..=last);
+    assert_eq!(server.revision(), revision);
+    server.put(last + 1);
+    println!("alone: {WRITES} writes of the newer version are served by the older one");
 
-    let version = Version::start(&older, "upgrade-back");
-    version.done(&["zones", "restore", file, "--yes"]);
-    assert!(holds(&version.served.ask("www.up.example"), &[192, 0, 2, 2]), "went back");
-    assert_eq!(version.get()["comment"], serde_json::Value::Null);
+    let server = server.replaced(Version::Newer);
+    let unconfirmed = server.run(&["store", "upgrade"]);
+    assert!(!unconfirmed.status.success(), "it asks first");
+    server.refuses_next_form();
+    let upgraded = server.upgrade();
+    assert!(upgraded.contains("the store has form 6"), "{upgraded}");
+    put(&server.socket, 0, COMMENT).expect("the newer form holds it");
+
+    let mut server = server;
+    server.served.end();
+    let before = server.files("");
+    let mut server = server.started(Version::Older);
+    server.status_with("newer version of Dunlin");
+    server.served.end();
+    assert!(server.files("") == before, "the older version has changed nothing");
+    let server = server.started(Version::Newer);
+    server.answers(0..=last + 1);
+    assert_eq!(server.get("/v1/zones/up.example/rrsets/n0.up.example/A")["comment"], COMMENT);
+    println!("alone: after `dunlin store upgrade` the older one refuses the files, unchanged");
 }
 
-fn socket_of(version: &Version) -> String {
-    version.served.socket().expect("a socket").to_str().expect("UTF-8").to_owned()
+/// Writes to whichever server takes them, until it is dropped.
+struct Load {
+    acknowledged: Arc<Mutex<BTreeSet<u16>>>,
+    is_over: Arc<AtomicBool>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Load {
+    /// Begins with this number.
+    fn start(fleet: &[Server], first: u16) -> Self {
+        let sockets: Vec<PathBuf> = fleet.iter().map(|server| server.socket.clone()).collect();
+        let (acknowledged, is_over) = (Arc::default(), Arc::default());
+        let (noted, over) = (Arc::clone(&acknowledged), Arc::clone(&is_over));
+        let thread = thread::spawn(move || {
+            let noted: Arc<Mutex<BTreeSet<u16>>> = noted;
+            let over: Arc<AtomicBool> = over;
+            let mut turn = 0;
+            for n in first..u16::MAX {
+                wait::until_true("a server takes the write", || {
+                    turn += 1;
+                    put(&sockets[turn % sockets.len()], n, "").is_ok()
+                });
+                noted.lock().expect("no panic").insert(n);
+                if over.load(Ordering::Relaxed) {
+                    break;
+                }
+            }
+        });
+        Self { acknowledged, is_over, thread: Some(thread) }
+    }
+
+    fn count(&self) -> usize {
+        self.acknowledged.lock().expect("no panic").len()
+    }
+
+    /// Waits for so many more writes.
+    fn goes_on(&self, more: usize) {
+        let until = self.count() + more;
+        wait::until_true("writes go on", || self.count() >= until);
+    }
+
+    /// Ends it; returns what was acknowledged.
+    fn end(mut self) -> BTreeSet<u16> {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().expect("it runs").join().expect("no panic");
+        self.acknowledged.lock().expect("no panic").clone()
+    }
+}
+
+/// Replaces all servers, one after the other, while others write.
+fn replace_all(fleet: Vec<Server>, version: Version, load: &Load) -> Vec<Server> {
+    let replaced = fleet.into_iter().map(|server| {
+        load.goes_on(50);
+        server.replaced(version)
+    });
+    replaced.collect()
+}
+
+fn agree(fleet: &[Server], names: &BTreeSet<u16>) -> u64 {
+    let newest = fleet.iter().map(Server::revision).max().expect("a server");
+    wait::until_true("all have the newest revision", || {
+        fleet.iter().all(|server| server.revision() == newest)
+    });
+    fleet.iter().for_each(|server| server.answers(names.iter().copied()));
+    newest
+}
+
+#[test]
+#[ignore = "campaign: make campaign-upgrade, with a build of the last release"]
+fn older_fleet_goes_on_with_what_the_newer_one_wrote() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let store = format!("[store]\nkind = \"etcd\"\n[etcd]\nendpoints = {:?}", etcd.endpoints());
+    let start = |test: &&str| Server::start(test, Version::Older, &store);
+    let mut fleet: Vec<Server> =
+        ["upgrade-a", "upgrade-b", "upgrade-c"].iter().map(start).collect();
+    fleet[0].create_zone();
+    let load = Load::start(&fleet, 1);
+    load.goes_on(usize::from(WRITES_BEFORE));
+
+    // Two of three: the third holds back the new form.
+    let last = fleet.pop().expect("three");
+    let mut fleet = replace_all(fleet, Version::Newer, &load);
+    let refused = fleet[0].run(&["store", "upgrade", "--yes"]);
+    let why = text(&refused.stderr);
+    assert!(!refused.status.success() && why.contains("upgrade-c (version"), "{why}");
+    let listed = text(&fleet[1].run(&["fleet"]).stdout);
+    assert!(listed.contains("upgrade-c does not know form 6, and holds back"), "{listed}");
+    fleet.push(last.replaced(Version::Newer));
+    load.goes_on(usize::from(WRITES));
+    fleet[2].refuses_next_form();
+    let fleet = replace_all(fleet, Version::Older, &load);
+    load.goes_on(50);
+    let names = load.end();
+    let revision = agree(&fleet, &names);
+    let all = names.len();
+    println!("fleet: {all} writes, {WRITES} of them beside no older version, are served by it");
+
+    let load = Load::start(&fleet, names.last().map_or(1, |last| last + 1));
+    let mut fleet = replace_all(fleet, Version::Newer, &load);
+    let names: BTreeSet<u16> = names.union(&load.end()).copied().collect();
+    assert!(agree(&fleet, &names) >= revision);
+
+    // A server that is away while the form is raised, and comes back as the older version.
+    let mut away = fleet.pop().expect("three");
+    away.served.end();
+    let listed = || text(&fleet[0].run(&["fleet"]).stdout);
+    wait::until_value("two members", listed, |listed| !listed.contains("upgrade-c"));
+    let upgraded = fleet[0].upgrade();
+    assert!(upgraded.contains("the store has form 6"), "{upgraded}");
+    wait::until_true("the other server takes what needs it", || {
+        put(&fleet[1].socket, 0, COMMENT).is_ok()
+    });
+    let before = away.files("replica");
+    let mut away = away.started(Version::Older);
+    away.status_with("which a newer version wrote");
+    let why = put(&away.socket, 1, "").expect_err("the keys are newer");
+    assert!(why.contains("which a newer version wrote"), "{why}");
+    away.answers(names.iter().copied());
+    away.served.end();
+    assert!(away.files("replica") == before, "the older version has changed nothing");
+    fleet.push(away.started(Version::Newer));
+    agree(&fleet, &names.into_iter().chain([0]).collect());
+    println!(
+        "fleet: after `dunlin store upgrade` the older one writes nothing, and serves its copy"
+    );
 }

@@ -84,6 +84,11 @@ impl Shared {
         state.form = form.or(state.form);
     }
 
+    /// The copy has this form, and the keys have it at least.
+    pub fn begins_with_form(&self, form: Form) {
+        self.state().form.get_or_insert(form);
+    }
+
     /// The form in which this server commits.
     pub fn form(&self) -> Form {
         self.state().form.unwrap_or(Form::PREVIOUS)

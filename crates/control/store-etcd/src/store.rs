@@ -85,6 +85,7 @@ impl EtcdStore {
 
     /// Fills a new replica once everything was read.
     fn fill(&mut self) -> Result<(), StoreError> {
+        self.shared.begins_with_form(self.replica().store.form());
         let is_new = self.replica().origin.is_none();
         if !is_new {
             self.join();

@@ -3,13 +3,14 @@ use crate::connection::RequestError;
 use crate::encoding::{self, CommitName, IS_SNAPSHOT};
 use crate::hold::held_off;
 use crate::keys::{Head, check_format};
+use crate::keyspace::values;
 use crate::limits::{
     COMMITS_KEPT, HOLD_PAUSE, LAST_TRY, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL, WRITE_MAX,
 };
 use crate::plan;
 use crate::shared::Shared;
 use crate::staged::{self, Move};
-use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp};
 use records::{CommitId, PreparedWrite, Revision};
 use tokio::time::{Instant, sleep};
 
@@ -109,7 +110,7 @@ impl<'a> Attempt<'a> {
     ) -> Result<Self, RequestError> {
         let parts: Vec<&[u8]> = content.chunks(PART_BYTES_MAX).collect();
         // Nothing is committed before its parts are there, so an error means that it is not.
-        let staging = staged::stage(&shared.link.connection, &shared.link.keys, name.id, &parts);
+        let staging = staged::stage(&shared.link, name.id, &parts);
         staging.await.map_err(unstaged)?;
         let parts = parts.len() as u32 | flags;
         let value = encoding::commit(&name, parts, &[]);
@@ -136,8 +137,7 @@ impl<'a> Attempt<'a> {
             match self.transact(head).await? {
                 None => return Ok(Committed::Done),
                 Some(Obstacle::Move(moving)) => {
-                    let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
-                    staged::finish(connection, keys, moving).await.map_err(unstaged)?;
+                    staged::finish(&self.shared.link, moving).await.map_err(unstaged)?;
                 }
                 Some(Obstacle::Hold(why)) if Instant::now() >= self.until => {
                     return Err(RequestError::Refused(why));
@@ -224,14 +224,9 @@ impl<'a> Attempt<'a> {
         if answer.succeeded() {
             return Ok(None);
         }
-        let answers = answer.op_responses();
-        let held_off = held_off(self.shared, answers.get(2)).filter(|_| !self.has_hold);
-        let mut values = answers.into_iter().map(|answer| match answer {
-            TxnOpResponse::Get(got) => got.kvs().first().map(|kv| kv.value().to_vec()),
-            _ => None,
-        });
-        let mut value = || values.next().flatten();
-        let (found, moving, _, format) = (value(), value(), value(), value());
+        let [found, moving, _, format] = values(&answer);
+        let held_off = held_off(self.shared, answer.op_responses().get(2));
+        let held_off = held_off.filter(|_| !self.has_hold);
         // The form may have been raised since.
         self.shared.has_form(check_format(format.as_deref()).map_err(RequestError::Unusable)?);
         let is_same = found.as_deref() == head.value.as_ref().map(String::as_bytes);
@@ -266,15 +261,12 @@ impl<'a> Attempt<'a> {
     /// Moves the sets of a staged batch that is committed, or deletes it. An error is left to the
     /// next writer, or to the sweep.
     async fn clean_up(&self, done: &Result<Committed, RequestError>) {
-        let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
-        let id = self.name.id;
+        let (link, id) = (&self.shared.link, self.name.id);
         let cleaned = match done {
-            Ok(Committed::Done) => {
-                staged::finish(connection, keys, Move::new(id, self.parts)).await
-            }
+            Ok(Committed::Done) => staged::finish(link, Move::new(id, self.parts)).await,
             // It may be committed yet.
             Err(RequestError::Unanswered(_)) => Ok(()),
-            _ => staged::discard(connection, keys, id).await,
+            _ => staged::discard(link, id).await,
         };
         if let Err(why) = cleaned {
             tracing::debug!("a staged batch is left to the sweep: {}", why.why());
@@ -318,13 +310,8 @@ pub async fn outcome(
         // A request that is still on its way must not succeed after this answer: another value of
         // the same revision prevents it.
         let fence = Head::new(base, CommitId(fastrand::u128(..))).value.unwrap_or_default();
-        let txn = Txn::new().when([is_head(&key, &head)]).and_then([TxnOp::put(
-            key.as_str(),
-            fence,
-            None,
-        )]);
-        let fenced = connection.transact(txn).await?;
-        if fenced.succeeded() {
+        let put = TxnOp::put(key.as_str(), fence, None);
+        if connection.write([is_head(&key, &head)], [put]).await? {
             return Ok(None);
         }
     }

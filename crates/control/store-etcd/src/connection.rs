@@ -2,8 +2,8 @@
 use crate::EtcdSettings;
 use crate::limits::{CONNECT_MAX, HANDSHAKE_MAX, KEEPALIVE, REQUEST_MAX, UNSENT_MAX, UNSENT_PAUSE};
 use etcd_client::{
-    Certificate, Client, ConnectOptions, Error, GetOptions, GetResponse, Identity, TlsOptions, Txn,
-    TxnResponse,
+    Certificate, Client, Compare, ConnectOptions, Error, GetOptions, GetResponse, Identity,
+    KeyValue, TlsOptions, Txn, TxnOp, TxnResponse,
 };
 use std::error::Error as _;
 use std::fs;
@@ -187,27 +187,29 @@ impl Connection {
         .await
     }
 
-    /// The value of a key, if it exists.
-    pub async fn value(&self, key: &str) -> Result<Option<Vec<u8>>, RequestError> {
-        let got = self.get(key, GetOptions::new()).await?;
-        Ok(got.kvs().first().map(|kv| kv.value().to_vec()))
+    /// A key as it was at a revision of etcd, if it existed; 0: now.
+    pub async fn find(
+        &self,
+        key: impl Into<Vec<u8>>,
+        at: i64,
+    ) -> Result<Option<KeyValue>, RequestError> {
+        let mut got = self.get(key, GetOptions::new().with_revision(at)).await?;
+        Ok(got.take_kvs().pop())
     }
 
-    /// The first keys of a range, as they were at a revision of etcd. Halves the limit while the
-    /// answer is longer than a message may be.
-    pub async fn page(
+    /// The value of a key, if it exists.
+    pub async fn value(&self, key: &str) -> Result<Option<Vec<u8>>, RequestError> {
+        Ok(self.find(key, 0).await?.map(|kv| kv.value().to_vec()))
+    }
+
+    /// Does these operations if etcd is so. Returns whether it was.
+    pub async fn write(
         &self,
-        (from, end): (&[u8], &[u8]),
-        at: i64,
-        limit: &mut i64,
-    ) -> Result<GetResponse, RequestError> {
-        loop {
-            let options = GetOptions::new().with_range(end).with_limit(*limit).with_revision(at);
-            match self.get(from, options).await {
-                Err(RequestError::Refused(_)) if *limit > 1 => *limit /= 2,
-                page => return page,
-            }
-        }
+        when: impl Into<Vec<Compare>>,
+        ops: impl Into<Vec<TxnOp>>,
+    ) -> Result<bool, RequestError> {
+        let txn = Txn::new().when(when).and_then(ops);
+        Ok(self.transact(txn).await?.succeeded())
     }
 
     /// Runs a transaction.

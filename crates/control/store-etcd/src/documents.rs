@@ -13,6 +13,7 @@ use documents::{Content, DocumentSet, Value, WriteError};
 use etcd_client::{
     Compare, CompareOp, GetOptions, KeyValue, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
+use records::Revision;
 use server_status::DocumentsStatus;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -108,7 +109,9 @@ impl EtcdDocuments {
         if tasks.is_empty() {
             let runtime = &self.set.link.runtime;
             let set = Arc::clone(&self.set);
-            let follower = follow::SetFollower { set, is_listed_anew: false };
+            let content = Content::default();
+            let follower =
+                follow::SetFollower { set, content, listed_at: 0, is_listed_anew: false };
             tasks.push(runtime.spawn(self.followed().follow(follower)));
             tasks.push(runtime.spawn(follow::save(Arc::clone(&self.set))));
         }
@@ -120,7 +123,7 @@ impl EtcdDocuments {
             lock(&self.set.origin).clone().map(|CopyOrigin { cluster, adopted, .. }| Position {
                 cluster,
                 revision,
-                adopted,
+                adopted: Revision(adopted),
                 ..Position::default()
             });
         FollowedKeys {
@@ -180,10 +183,8 @@ impl EtcdDocuments {
                     RequestError::NoSpace(why) => {
                         match connection.get(&*write.key, GetOptions::new()).await {
                             Ok(found) if write.is_in(found.kvs().first()) => {
-                                return Ok((
-                                    true,
-                                    found.header().map_or(0, |header| header.revision()),
-                                ));
+                                let revision = found.header().map_or(0, |at| at.revision());
+                                return Ok((true, revision));
                             }
                             Ok(_) => return Err(WriteError::NoSpace(why)),
                             Err(_) => unanswered = Some(why),

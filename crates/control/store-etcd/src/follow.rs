@@ -2,13 +2,13 @@
 use crate::connection::RequestError;
 use crate::encoding::{self, NO_COMMIT, StoredCommit};
 use crate::keys::{Head, Keys, check_format};
-use crate::keyspace::{Follower, Position, set_back};
+use crate::keyspace::{EtcdLink, Follower, Pages, Position, set_back};
 use crate::limits::{COMMITS_KEPT, COMMITS_QUEUED};
 use crate::list::{self, Listing};
 use crate::replica::Origin;
 use crate::shared::Shared;
 use crate::staged;
-use etcd_client::{EventType, GetOptions, KeyValue, WatchResponse};
+use etcd_client::KeyValue;
 use records::codec::milliseconds;
 use records::{Commit, CommitId, PreparedWrite, Revision, WatchWaker};
 use std::future::pending;
@@ -60,11 +60,17 @@ impl Follower for CommitFollower {
     const IS_AWAITED: bool = true;
 
     /// Passes on the commits that are missing, or everything.
-    async fn list(&mut self, at: &Position, _: bool) -> Result<(), RequestError> {
+    async fn list(
+        &mut self,
+        _: &EtcdLink,
+        _: &[String],
+        at: &Position,
+        _: bool,
+    ) -> Result<(), RequestError> {
         self.shared.has_form(at.form);
         let is_new = self.known.origin.is_none();
         // An operator has accepted another history since.
-        if is_new || at.adopted > self.known.revision.0 {
+        if is_new || at.adopted > self.known.revision {
             return self.list_all().await;
         }
         let head = self.check_head(at)?;
@@ -81,28 +87,23 @@ impl Follower for CommitFollower {
         Ok(())
     }
 
-    async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
+    async fn take(&mut self, kv: &KeyValue, is_put: bool) -> Result<(), RequestError> {
         let keys = &self.shared.link.keys;
-        let (commits, format) = (keys.commits(), keys.format());
-        for event in message.events() {
-            let Some(kv) = event.kv() else { continue };
-            let is_put = event.event_type() == EventType::Put;
-            if kv.key() == format.as_bytes() {
-                let value = Some(kv.value()).filter(|_| is_put);
-                self.shared.has_form(check_format(value).map_err(RequestError::Unusable)?);
-                continue;
+        if kv.key() == keys.format().as_bytes() {
+            let value = Some(kv.value()).filter(|_| is_put);
+            self.shared.has_form(check_format(value).map_err(RequestError::Unusable)?);
+            return Ok(());
+        }
+        let is_commit = kv.key().starts_with(keys.commits().as_bytes());
+        if is_commit && is_put {
+            if !self.pass(kv).await? {
+                return self.list_all().await;
             }
-            let is_commit = kv.key().starts_with(commits.as_bytes());
-            if is_commit && is_put {
-                if !self.pass(kv).await? {
-                    return self.list_all().await;
-                }
-            } else if self.is_suspicious(kv, is_commit, is_put) {
-                let key = String::from_utf8_lossy(kv.key());
-                let why = format!("the key {key} in etcd was changed, and not by Dunlin");
-                // What etcd has now decides.
-                return Err(RequestError::Unanswered(why));
-            }
+        } else if self.is_suspicious(kv, is_commit, is_put) {
+            let key = String::from_utf8_lossy(kv.key());
+            let why = format!("the key {key} in etcd was changed, and not by Dunlin");
+            // What etcd has now decides.
+            return Err(RequestError::Unanswered(why));
         }
         Ok(())
     }
@@ -139,9 +140,9 @@ impl CommitFollower {
             return Ok(true);
         }
         let key = self.shared.link.keys.commit(revision);
-        let got = self.shared.link.connection.get(key, GetOptions::new()).await?;
+        let found = self.shared.link.connection.find(key, 0).await?;
         let origin = self.known.origin.as_ref().filter(|origin| origin.revision == revision.0);
-        let Some(kv) = got.kvs().first() else {
+        let Some(kv) = &found else {
             if let Some(origin) = origin.filter(|origin| origin.head == head.value) {
                 // Nothing was written since the list.
                 let commit = origin.commit();
@@ -215,27 +216,21 @@ impl CommitFollower {
     }
 
     async fn fill(&self, commit: &mut StoredCommit, kv: &KeyValue) -> Result<(), RequestError> {
-        let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
-        staged::fill(connection, keys, commit, kv.mod_revision()).await
+        staged::fill(&self.shared.link, commit, kv.mod_revision()).await
     }
 
     /// Passes on the commits after the known revision, up to a revision of etcd. Returns whether
     /// none is missing.
     async fn catch_up(&mut self, at: i64) -> Result<bool, RequestError> {
-        let shared = Arc::clone(&self.shared);
-        let end = shared.link.keys.commit(Revision(u64::MAX));
-        let mut limit = COMMITS_QUEUED as i64;
-        loop {
-            let from = shared.link.keys.commit(self.known.revision.next());
-            let range = (from.as_bytes(), end.as_bytes());
-            let page = shared.link.connection.page(range, at, &mut limit).await?;
+        let link = Arc::clone(&self.shared.link);
+        let from = link.keys.commit(self.known.revision.next());
+        let mut pages = Pages::new(&link.keys.commits(), at).from(from);
+        pages.limit = COMMITS_QUEUED as i64;
+        while let Some(page) = pages.next(&link.connection).await? {
             for kv in page.kvs() {
                 if !self.pass(kv).await? {
                     return Ok(false);
                 }
-            }
-            if !page.more() {
-                break;
             }
         }
         Ok(true)
@@ -256,8 +251,8 @@ impl CommitFollower {
         if commit.is_snapshot {
             self.is_restored = true;
             let adopted = self.shared.link.keys.adopted();
-            let adopted = self.shared.link.connection.get(adopted, GetOptions::new()).await?;
-            if is_next || Keys::read_adopted(&adopted) > known.0 {
+            let adopted = self.shared.link.connection.value(&adopted).await?;
+            if is_next || Keys::read_adopted(adopted.as_deref()) > known {
                 return Ok(false);
             }
         }
@@ -292,8 +287,7 @@ impl CommitFollower {
 
     /// Reads everything. The replica is then followed by another task.
     async fn list_all(&mut self) -> Result<(), RequestError> {
-        let link = &self.shared.link;
-        let listing = list::read(&link.connection, &link.keys, &self.list_path).await?;
+        let listing = list::read(&self.shared.link, &self.list_path).await?;
         let listing = Listing { is_restored: self.is_restored, ..listing };
         self.send(Found::Everything(Box::new(listing))).await;
         pending().await

@@ -18,7 +18,6 @@
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
 //! Names are in lower case and presentation form; a slash in them is `\047`.
-use etcd_client::GetResponse;
 use records::serial::SerialStamp;
 use records::{CommitId, Form, Revision};
 use serde::{Deserialize, Serialize};
@@ -38,6 +37,32 @@ pub enum ListedKey {
     Set(NameBuf, Box<[u8]>, Rtype),
 }
 
+/// Keys, and prefixes of keys, that are the same in each fleet.
+macro_rules! fixed_keys {
+    ($($name:ident = $path:literal;)*) => {
+        impl Keys {
+            $(pub fn $name(&self) -> String {
+                format!(concat!("{}", $path), self.0)
+            })*
+        }
+    };
+}
+
+fixed_keys! {
+    format = "format";
+    revision = "revision";
+    commits = "commits/";
+    zones = "zones/";
+    sets = "sets/";
+    staged_all = "staged/";
+    adopted = "adopted";
+    members = "members/";
+    states = "states/";
+    waits = "wait/";
+    hold = "hold";
+    moving = "moving";
+}
+
 impl Keys {
     pub fn new(prefix: &str) -> Self {
         Self(format!("{}/", prefix.trim_end_matches('/')))
@@ -47,32 +72,12 @@ impl Keys {
         &self.0
     }
 
-    pub fn format(&self) -> String {
-        format!("{}format", self.0)
-    }
-
-    pub fn revision(&self) -> String {
-        format!("{}revision", self.0)
-    }
-
-    pub fn commits(&self) -> String {
-        format!("{}commits/", self.0)
-    }
-
     pub fn commit(&self, revision: Revision) -> String {
         format!("{}commits/{:020}", self.0, revision.0)
     }
 
-    pub fn zones(&self) -> String {
-        format!("{}zones/", self.0)
-    }
-
     pub fn zone(&self, zone: Name<'_>) -> String {
         format!("{}zones/{}", self.0, text(zone))
-    }
-
-    pub fn sets(&self) -> String {
-        format!("{}sets/", self.0)
     }
 
     pub fn sets_of(&self, zone: Name<'_>) -> String {
@@ -82,10 +87,6 @@ impl Keys {
     /// The key of a set with this relative name.
     pub fn set(&self, zone: Name<'_>, name: &[u8], rtype: Rtype) -> String {
         format!("{}{}/{rtype}", self.sets_of(zone), relative(name))
-    }
-
-    pub fn staged_all(&self) -> String {
-        format!("{}staged/", self.0)
     }
 
     pub fn staged(&self, id: CommitId) -> String {
@@ -107,24 +108,12 @@ impl Keys {
         u128::from_str_radix(id, 16).ok().map(CommitId)
     }
 
-    pub fn members(&self) -> String {
-        format!("{}members/", self.0)
-    }
-
     pub fn member(&self, name: &str) -> String {
         format!("{}members/{name}", self.0)
     }
 
-    pub fn waits(&self) -> String {
-        format!("{}wait/", self.0)
-    }
-
     pub fn wait(&self, name: &str) -> String {
         format!("{}wait/{name}", self.0)
-    }
-
-    pub fn states(&self) -> String {
-        format!("{}states/", self.0)
     }
 
     pub fn state(&self, server: &str, target: &HealthTarget) -> String {
@@ -141,14 +130,6 @@ impl Keys {
         (self.state(server, &target) == key).then_some((server, target))
     }
 
-    pub fn moving(&self) -> String {
-        format!("{}moving", self.0)
-    }
-
-    pub fn hold(&self) -> String {
-        format!("{}hold", self.0)
-    }
-
     pub fn leader(&self, map: &str) -> String {
         format!("{}leaders/{map}", self.0)
     }
@@ -158,14 +139,10 @@ impl Keys {
         format!("{}{set}/", self.0)
     }
 
-    pub fn adopted(&self) -> String {
-        format!("{}adopted", self.0)
-    }
-
-    /// The revision in the key `adopted`; 0: there is none.
-    pub fn read_adopted(got: &GetResponse) -> u64 {
-        let value = got.kvs().first().and_then(|kv| kv.value_str().ok()?.parse().ok());
-        value.unwrap_or_default()
+    /// The revision in the value of the key `adopted`; [`Revision::NONE`]: there is none.
+    pub fn read_adopted(value: Option<&[u8]>) -> Revision {
+        let revision = value.and_then(|value| str::from_utf8(value).ok()?.parse().ok());
+        Revision(revision.unwrap_or_default())
     }
 
     /// Parses a key of a zone or a set; `None`: it is neither.

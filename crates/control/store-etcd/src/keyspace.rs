@@ -7,7 +7,7 @@
 mod history;
 mod report;
 
-pub use history::{History, Position, set_back};
+pub use history::{History, Position, set_back, values};
 pub use report::{LinkReport, LinkState, LoggedCauses, Retry};
 
 use crate::EtcdSettings;
@@ -16,7 +16,7 @@ use crate::events::Events;
 use crate::keys::Keys;
 use crate::limits::{PAGE_KEYS, RECONNECT_MAX};
 use crate::members::OwnLease;
-use etcd_client::{KeyValue, WatchResponse};
+use etcd_client::{EventType, GetOptions, GetResponse, KeyValue, WatchResponse};
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::sync::Arc;
@@ -72,19 +72,70 @@ pub trait Follower: Send {
     /// Whether clients wait for it: then each failed attempt is a fault. Otherwise a fault lasts.
     const IS_AWAITED: bool;
 
-    /// Takes in everything, as it is at this position. `is_replaced`: there was nothing before, or
+    /// A list begins: the keys that are taken now are all there are.
+    fn begin(&mut self) -> impl Future<Output = ()> + Send {
+        async {}
+    }
+
+    /// Takes in a key that was listed, put or deleted.
+    fn take(
+        &mut self,
+        _: &KeyValue,
+        _is_put: bool,
+    ) -> impl Future<Output = Result<(), RequestError>> + Send {
+        async { Ok(()) }
+    }
+
+    /// The list is complete, as it is at this position. `is_replaced`: there was nothing before, or
     /// an operator has accepted that it does not continue that.
+    fn listed(
+        &mut self,
+        _: &Position,
+        _is_replaced: bool,
+    ) -> impl Future<Output = Result<(), RequestError>> + Send {
+        async { Ok(()) }
+    }
+
+    /// All changes of a message were taken.
+    fn changed(&mut self) {}
+
+    /// Lists the keys with these prefixes at a position.
     fn list(
         &mut self,
+        link: &EtcdLink,
+        prefixes: &[String],
         at: &Position,
         is_replaced: bool,
-    ) -> impl Future<Output = Result<(), RequestError>> + Send;
+    ) -> impl Future<Output = Result<(), RequestError>> + Send {
+        async move {
+            self.begin().await;
+            for prefix in prefixes {
+                let mut pages = Pages::new(prefix, at.revision);
+                while let Some(page) = pages.next(&link.connection).await? {
+                    for kv in page.kvs() {
+                        self.take(kv, true).await?;
+                    }
+                }
+            }
+            self.listed(at, is_replaced).await
+        }
+    }
 
-    /// Takes in changes after that.
+    /// Takes in the changes of a message.
     fn apply(
         &mut self,
         message: &WatchResponse,
-    ) -> impl Future<Output = Result<(), RequestError>> + Send;
+    ) -> impl Future<Output = Result<(), RequestError>> + Send {
+        async move {
+            for event in message.events() {
+                if let Some(kv) = event.kv() {
+                    self.take(kv, event.event_type() == EventType::Put).await?;
+                }
+            }
+            self.changed();
+            Ok(())
+        }
+    }
 
     /// Returns once it has something else to do. Nothing is lost if the future is dropped.
     fn due(&mut self) -> impl Future<Output = ()> + Send {
@@ -142,7 +193,8 @@ impl FollowedKeys {
     async fn list<F: Follower>(&mut self, follower: &mut F) -> Result<i64, RequestError> {
         let at = Position::read(&self.link).await?;
         self.history.check(&at)?;
-        follower.list(&at, self.history.is_replaced(&at)).await?;
+        let is_replaced = self.history.is_replaced(&at);
+        follower.list(&self.link, &self.prefixes, &at, is_replaced).await?;
         let revision = at.revision;
         self.history.join(at);
         Ok(revision)
@@ -170,19 +222,50 @@ impl FollowedKeys {
     }
 }
 
-/// Passes all keys of a prefix, which ends with a slash, at a revision of etcd to `each`.
-pub async fn pages(
-    connection: &Connection,
-    prefix: &str,
+/// The keys of a prefix as they are at a revision of etcd, in pages.
+pub struct Pages {
     at: i64,
-    mut each: impl FnMut(&KeyValue),
-) -> Result<(), RequestError> {
-    let end = [prefix.trim_end_matches('/'), "0"].concat();
-    let (mut from, mut limit) = (prefix.as_bytes().to_vec(), PAGE_KEYS);
-    loop {
-        let page = connection.page((&from, end.as_bytes()), at, &mut limit).await?;
-        page.kvs().iter().for_each(&mut each);
-        let Some(last) = page.kvs().last().filter(|_| page.more()) else { return Ok(()) };
-        from = [last.key(), &[0]].concat();
+    end: Vec<u8>,
+    /// The first key of the next page; `None`: there is none.
+    from: Option<Vec<u8>>,
+    /// Keys of a page.
+    pub limit: i64,
+}
+
+impl Pages {
+    /// All keys of a prefix, which may end with a slash.
+    pub fn new(prefix: &str, at: i64) -> Self {
+        let end = [prefix.trim_end_matches('/'), "0"].concat().into_bytes();
+        Self { at, end, from: Some(prefix.as_bytes().to_vec()), limit: PAGE_KEYS }
+    }
+
+    /// Begins at this key.
+    #[must_use]
+    pub fn from(self, key: String) -> Self {
+        Self { from: Some(key.into_bytes()), ..self }
+    }
+
+    /// The next page. A page is smaller if its answer would be longer than a message may be.
+    ///
+    /// # Errors
+    /// As [`Connection::get`].
+    pub async fn next(
+        &mut self,
+        connection: &Connection,
+    ) -> Result<Option<GetResponse>, RequestError> {
+        let Some(from) = self.from.take() else { return Ok(None) };
+        loop {
+            let options = GetOptions::new().with_range(self.end.as_slice());
+            let options = options.with_limit(self.limit).with_revision(self.at);
+            match connection.get(from.as_slice(), options).await {
+                Err(RequestError::Refused(_)) if self.limit > 1 => self.limit /= 2,
+                page => {
+                    let page = page?;
+                    let last = page.kvs().last().filter(|_| page.more());
+                    self.from = last.map(|last| [last.key(), &[0]].concat());
+                    return Ok(Some(page));
+                }
+            }
+        }
     }
 }

@@ -1,11 +1,11 @@
 //! A full list of what is in etcd, at one revision of it, as a snapshot file.
-use crate::connection::{Connection, RequestError};
+use crate::connection::RequestError;
 use crate::encoding;
 use crate::keys::{self, Head, Keys, ListedKey};
-use crate::keyspace::pages;
+use crate::keyspace::{EtcdLink, Pages, Position};
 use crate::replica::Origin;
 use crate::staged::{self, Move};
-use etcd_client::{GetOptions, KeyValue};
+use etcd_client::KeyValue;
 use model::read_stored;
 use records::codec::{self, zone_key};
 use records::serial::SerialStamp;
@@ -50,38 +50,31 @@ struct Content {
 }
 
 /// Reads everything, and writes the file.
-pub async fn read(
-    connection: &Connection,
-    keys: &Keys,
-    file: &Path,
-) -> Result<Listing, RequestError> {
-    let first = connection.get(keys.revision(), GetOptions::new()).await?;
-    let header = first.header().ok_or_else(|| RequestError::Refused("no header".into()))?;
-    let (cluster, at) = (header.cluster_id(), header.revision());
-    let head = Head::read(first.kvs().first().map(KeyValue::value))
+pub async fn read(link: &EtcdLink, file: &Path) -> Result<Listing, RequestError> {
+    let (connection, keys) = (&link.connection, &link.keys);
+    let Position { cluster, revision: at, adopted, head, form } = Position::read(link).await?;
+    let head = Head::read(head.as_deref())
         .ok_or_else(|| RequestError::Unusable(format!("the key {} is damaged", keys.revision())))?;
-    let at_revision = || GetOptions::new().with_revision(at);
-    let format = connection.get(keys.format(), at_revision()).await?;
-    let form = keys::check_format(format.kvs().first().map(KeyValue::value))
-        .map_err(RequestError::Unusable)?;
     let mut content = Content::default();
     for prefix in [keys.zones(), keys.sets()] {
-        pages(connection, &prefix, at, |kv| content.take(keys, kv)).await?;
+        let mut pages = Pages::new(&prefix, at);
+        while let Some(page) = pages.next(connection).await? {
+            page.kvs().iter().for_each(|kv| content.take(keys, kv));
+        }
     }
-    let moving = connection.get(keys.moving(), at_revision()).await?;
-    if let Some(moving) = moving.kvs().first().and_then(|kv| Move::read(kv.value())) {
-        let staged = (moving.id, moving.parts);
+    let moving = connection.find(keys.moving(), at).await?;
+    if let Some(moving) = moving.and_then(|kv| Move::read(kv.value())) {
         if moving.is_snapshot() {
-            let bytes = staged::read_bytes(connection, keys, staged, at).await?;
+            let bytes = staged::read_bytes(link, moving.id, moving.parts, at).await?;
             content.zones =
                 restored(&bytes).map_err(|why| RequestError::Unusable(why.to_string()))?;
         } else {
-            let writes = staged::read(connection, keys, staged, at).await?;
+            let writes = staged::read(link, moving.id, moving.parts, at).await?;
             writes.iter().for_each(|write| content.apply(write));
         }
     }
-    let newest = connection.get(keys.commit(head.revision), at_revision()).await?;
-    let commit = newest.kvs().first().and_then(|kv| encoding::read_commit(kv.value()).ok());
+    let newest = connection.find(keys.commit(head.revision), at).await?;
+    let commit = newest.and_then(|kv| encoding::read_commit(kv.value()).ok());
     let origin = Origin::new(cluster, keys, &head, commit.map(|commit| commit.id));
     content.drop_zoneless(keys);
     content.write(file, &head, form.unwrap_or(Form::PREVIOUS)).map_err(|why| {
@@ -92,8 +85,6 @@ pub async fn read(
         tracing::warn!(keys, "etcd has keys under the prefix that are ignored, such as {first}");
     }
     let sets = content.zones.values().map(|zone| zone.sets.len() as u64).sum();
-    let adopted = connection.get(keys.adopted(), at_revision()).await?;
-    let adopted = Revision(Keys::read_adopted(&adopted));
     Ok(Listing { file: file.to_owned(), origin, head, sets, is_restored: false, adopted })
 }
 

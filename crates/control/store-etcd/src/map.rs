@@ -6,14 +6,12 @@ mod follow;
 
 use crate::EtcdLink;
 use crate::connection::RequestError;
-use crate::keyspace::{FollowedKeys, Follower, History, LinkReport, LoggedCauses, Position, pages};
+use crate::keyspace::{FollowedKeys, Follower, History, LinkReport, LoggedCauses, Pages};
 use crate::limits::{
     MAP_BATCH, MAP_READY_GRACE, NO_SPACE_PAUSE, OPS_MAX, RECONNECT_MAX, TRANSACTION_BYTES_MAX,
 };
 use documents::{Leader, MapEvent, MapRequest, MapValue, MapWriter, ReplicatedMap};
-use etcd_client::{
-    Compare, CompareOp, EventType, GetOptions, KeyValue, PutOptions, Txn, TxnOp, WatchResponse,
-};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, TxnOp};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -56,10 +54,9 @@ impl EtcdMap {
             // The source logs it.
             report: LinkReport::new(None, String::new()),
         };
-        let link = Arc::clone(link);
-        let runtime = link.runtime.clone();
-        let follower = follow::MapFollower { link, prefix, events, is_complete: false };
-        (Self(runtime.spawn(followed.follow(follower))), receiver)
+        let follower =
+            follow::MapFollower { prefix, events, is_complete: false, is_listing: false };
+        (Self(link.runtime.spawn(followed.follow(follower))), receiver)
     }
 }
 
@@ -112,20 +109,17 @@ const COMPLETE: &str = "complete";
 impl Follower for Leadership {
     const IS_AWAITED: bool = false;
 
-    async fn list(&mut self, at: &Position, _: bool) -> Result<(), RequestError> {
-        let options = GetOptions::new().with_revision(at.revision);
-        let got = self.link.connection.get(self.key(), options).await?;
-        self.take(got.kvs().first());
-        (self.term, self.write_at) = (None, None);
+    async fn begin(&mut self) {
+        (self.elected, self.term, self.write_at) = (None, None, None);
         self.look_at = Instant::now();
-        Ok(())
     }
 
-    async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
-        let key = self.key();
-        for event in message.events() {
-            let Some(kv) = event.kv().filter(|kv| kv.key() == key.as_bytes()) else { continue };
-            self.take(Some(kv).filter(|_| event.event_type() == EventType::Put));
+    /// Takes in who is elected.
+    async fn take(&mut self, kv: &KeyValue, is_put: bool) -> Result<(), RequestError> {
+        if kv.key() == self.key().as_bytes() {
+            let server = String::from_utf8_lossy(kv.value()).into_owned();
+            let elected = Elected { server, lease: kv.lease(), epoch: kv.create_revision() };
+            self.elected = is_put.then_some(elected);
         }
         Ok(())
     }
@@ -184,14 +178,6 @@ impl Leadership {
         self.link.keys.leader(self.name)
     }
 
-    /// Takes in who is elected.
-    fn take(&mut self, found: Option<&KeyValue>) {
-        self.elected = found.map(|kv| {
-            let server = String::from_utf8_lossy(kv.value()).into_owned();
-            Elected { server, lease: kv.lease(), epoch: kv.create_revision() }
-        });
-    }
-
     /// Acts on who is elected: tries to be, writes, or gives it up.
     async fn look(&mut self) -> Result<(), RequestError> {
         let (now, is_ready) = (Instant::now(), *self.ready.borrow_and_update());
@@ -227,7 +213,7 @@ impl Leadership {
 
     /// This server was elected.
     async fn begin(&mut self, epoch: i64, server: String) -> Result<(), RequestError> {
-        let (listed, is_complete) = self.listed().await?;
+        let (listed, is_complete) = self.read_all().await?;
         let hash = |(key, value): &(String, Vec<u8>)| {
             let hash = self.hasher.hash_one(&value[..]);
             (key.clone(), hash)
@@ -249,20 +235,18 @@ impl Leadership {
         let Some(lease) = own_lease.get() else { return Ok(()) };
         let (key, member) = (self.key(), self.link.keys.member(server));
         let put = PutOptions::new().with_lease(lease);
-        let txn = Txn::new()
-            .when([
-                Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
-                // Another server may have the name.
-                Compare::lease(member, CompareOp::Equal, lease),
-            ])
-            .and_then([TxnOp::put(key, server.as_str(), Some(put))]);
-        self.link.connection.transact(txn).await.map(drop)
+        let when = [
+            Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
+            // Another server may have the name.
+            Compare::lease(member, CompareOp::Equal, lease),
+        ];
+        let put = TxnOp::put(key, server.as_str(), Some(put));
+        self.link.connection.write(when, [put]).await.map(drop)
     }
 
     async fn resign(&self, epoch: i64) -> Result<(), RequestError> {
-        let txn =
-            Txn::new().when([self.is_elected(epoch)]).and_then([TxnOp::delete(self.key(), None)]);
-        self.link.connection.transact(txn).await.map(drop)
+        let (is_elected, gone) = (self.is_elected(epoch), TxnOp::delete(self.key(), None));
+        self.link.connection.write([is_elected], [gone]).await.map(drop)
     }
 
     fn is_elected(&self, epoch: i64) -> Compare {
@@ -277,19 +261,21 @@ impl Leadership {
     }
 
     /// What etcd has, and whether that is all.
-    async fn listed(&self) -> Result<(Vec<(String, Vec<u8>)>, bool), RequestError> {
+    async fn read_all(&self) -> Result<(Vec<(String, Vec<u8>)>, bool), RequestError> {
         let (connection, prefix) = (&self.link.connection, self.link.keys.documents(self.name));
         let got = connection.get(prefix.as_str(), GetOptions::new()).await?;
         let at = got.header().map_or(0, |header| header.revision());
         let (mut listed, mut is_complete) = (Vec::new(), false);
-        pages(connection, &prefix, at, |kv| {
-            let key = String::from_utf8_lossy(kv.key());
-            match key.strip_prefix(&prefix).unwrap_or(&key) {
-                COMPLETE => is_complete = true,
-                key => listed.push((key.to_owned(), kv.value().to_vec())),
+        let mut pages = Pages::new(&prefix, at);
+        while let Some(page) = pages.next(connection).await? {
+            for kv in page.kvs() {
+                let key = String::from_utf8_lossy(kv.key());
+                match key.strip_prefix(&prefix).unwrap_or(&key) {
+                    COMPLETE => is_complete = true,
+                    key => listed.push((key.to_owned(), kv.value().to_vec())),
+                }
             }
-        })
-        .await?;
+        }
         Ok((listed, is_complete))
     }
 
@@ -320,9 +306,8 @@ impl Leadership {
                 }
             };
             let ops: Vec<_> = part.iter().map(op).collect();
-            let txn = Txn::new().when([is_elected.clone()]).and_then(ops);
-            match self.link.connection.transact(txn).await {
-                Ok(done) if done.succeeded() => {
+            match self.link.connection.write([is_elected.clone()], ops).await {
+                Ok(true) => {
                     self.map.note_write();
                     self.unwritten.clear();
                     for (key, value) in part {
@@ -333,7 +318,7 @@ impl Leadership {
                     }
                 }
                 // Another server is elected, and the watch brings it.
-                Ok(_) => return Ok(None),
+                Ok(false) => return Ok(None),
                 Err(RequestError::NoSpace(why)) => {
                     if self.unwritten.is_new(&why) {
                         tracing::error!("{} of the fleet are not written: {why}", self.name);
@@ -346,8 +331,8 @@ impl Leadership {
         }
         if !*is_complete && self.map.is_clean() {
             let key = format!("{prefix}{COMPLETE}");
-            let txn = Txn::new().when([is_elected.clone()]).and_then([TxnOp::put(key, "", None)]);
-            *is_complete = self.link.connection.transact(txn).await?.succeeded();
+            let put = TxnOp::put(key, "", None);
+            *is_complete = self.link.connection.write([is_elected], [put]).await?;
         }
         Ok(is_full.then(Instant::now))
     }

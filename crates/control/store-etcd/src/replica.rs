@@ -41,9 +41,9 @@ pub struct Origin {
 }
 
 impl Origin {
-    pub fn new(cluster: u64, keys: &Keys, head: &Head, commit: Option<CommitId>) -> Self {
+    pub fn new(cluster: String, keys: &Keys, head: &Head, commit: Option<CommitId>) -> Self {
         let commit = commit.map(|id| id.to_string());
-        let (cluster, prefix) = (format!("{cluster:x}"), keys.prefix().to_owned());
+        let prefix = keys.prefix().to_owned();
         let Head { revision, value } = head.clone();
         Self { format: 1, cluster, prefix, revision: revision.0, commit, head: value }
     }

@@ -3,13 +3,13 @@
 //!
 //! While `moving` exists, no other commit succeeds, and every writer helps. Each transaction of a
 //! move requires the step that it does, so a writer that wakes up late changes nothing.
-use crate::connection::{Connection, RequestError};
+use crate::connection::RequestError;
 use crate::encoding::{self, IS_SNAPSHOT, StoredCommit};
-use crate::keys::Keys;
+use crate::keyspace::EtcdLink;
 use crate::limits::{STAGED_MAX, SWEEP_INTERVAL};
 use crate::plan::{self, KeyChanges};
 use crate::shared::Shared;
-use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, Txn, TxnOp};
+use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, TxnOp};
 use records::{CommitId, PreparedWrite};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -38,6 +38,11 @@ impl Move {
         format!("{} {} {}", self.id, self.parts, self.step)
     }
 
+    /// Whether the move is at this step.
+    fn is_current(&self, link: &EtcdLink) -> Compare {
+        Compare::value(link.keys.moving(), CompareOp::Equal, self.value())
+    }
+
     /// Parses the value of `moving`.
     pub fn read(value: &[u8]) -> Option<Self> {
         let mut words = str::from_utf8(value).ok()?.split(' ');
@@ -48,23 +53,15 @@ impl Move {
 }
 
 /// Stages the parts of a commit, its header first.
-pub async fn stage(
-    connection: &Connection,
-    keys: &Keys,
-    id: CommitId,
-    parts: &[&[u8]],
-) -> Result<(), RequestError> {
-    let header = keys.staged_header(id);
+pub async fn stage(link: &EtcdLink, id: CommitId, parts: &[&[u8]]) -> Result<(), RequestError> {
+    let header = link.keys.staged_header(id);
     let created = TxnOp::put(header.as_str(), parts.len().to_string(), None);
     let is_new = Compare::version(header.as_str(), CompareOp::Equal, 0);
-    let txn = Txn::new().when([is_new]).and_then([created]);
-    connection.transact(txn).await?;
+    link.connection.write([is_new], [created]).await?;
     for (part, bytes) in parts.iter().enumerate() {
-        let put = TxnOp::put(keys.staged_part(id, part), *bytes, None);
+        let put = TxnOp::put(link.keys.staged_part(id, part), *bytes, None);
         let is_there = Compare::version(header.as_str(), CompareOp::Greater, 0);
-        let txn = Txn::new().when([is_there]).and_then([put]);
-        let staged = connection.transact(txn).await?;
-        if !staged.succeeded() {
+        if !link.connection.write([is_there], [put]).await? {
             return Err(RequestError::Refused("the staged batch was swept meanwhile".into()));
         }
     }
@@ -76,51 +73,45 @@ pub async fn stage(
 /// # Errors
 /// They are gone or damaged: [`RequestError::Compacted`].
 pub async fn read(
-    connection: &Connection,
-    keys: &Keys,
-    staged: (CommitId, u32),
+    link: &EtcdLink,
+    id: CommitId,
+    parts: u32,
     at: i64,
 ) -> Result<Vec<PreparedWrite>, RequestError> {
-    let bytes = read_bytes(connection, keys, staged, at).await?;
+    let bytes = read_bytes(link, id, parts, at).await?;
     encoding::read_writes(&bytes).map_err(|_| RequestError::Compacted)
 }
 
 /// The bytes of all parts, as [`read`].
 pub async fn read_bytes(
-    connection: &Connection,
-    keys: &Keys,
-    (id, parts): (CommitId, u32),
+    link: &EtcdLink,
+    id: CommitId,
+    parts: u32,
     at: i64,
 ) -> Result<Vec<u8>, RequestError> {
     let mut bytes = Vec::new();
     for part in 0..(parts & !IS_SNAPSHOT) as usize {
-        let key = keys.staged_part(id, part);
-        let options = GetOptions::new().with_revision(at);
-        let got = connection.get(key, options).await?;
-        bytes.extend_from_slice(got.kvs().first().ok_or(RequestError::Compacted)?.value());
+        let found = link.connection.find(link.keys.staged_part(id, part), at).await?;
+        bytes.extend_from_slice(found.ok_or(RequestError::Compacted)?.value());
     }
     Ok(bytes)
 }
 
 /// Moves the sets of a committed batch to their keys. Another writer may do so at the same time.
-pub async fn finish(
-    connection: &Connection,
-    keys: &Keys,
-    mut now: Move,
-) -> Result<(), RequestError> {
-    let steps = match steps(connection, keys, now).await {
+pub async fn finish(link: &EtcdLink, mut now: Move) -> Result<(), RequestError> {
+    let steps = match steps(link, now).await {
         // Another writer has finished it.
         Err(RequestError::Compacted) => return Ok(()),
         steps => steps?,
     };
-    let moving = keys.moving();
+    let moving = link.keys.moving();
     while let Some(step) = steps.get(now.step) {
         let next = Move { step: now.step + 1, ..now };
         let mut ops = step.ops();
         ops.push(TxnOp::put(moving.as_str(), next.value(), None));
-        if !done(connection, &moving, now, ops).await? {
+        if !link.connection.write([now.is_current(link)], ops).await? {
             // Another writer did this step, so it does the next ones, too; or it has died.
-            match current(connection, &moving).await? {
+            match current(link).await? {
                 Some(current) if current.id == now.id => now = current,
                 _ => return Ok(()),
             }
@@ -129,42 +120,24 @@ pub async fn finish(
         now = next;
     }
     let prefix = || Some(DeleteOptions::new().with_prefix());
-    let ops =
-        vec![TxnOp::delete(moving.as_str(), None), TxnOp::delete(keys.staged(now.id), prefix())];
-    done(connection, &moving, now, ops).await.map(drop)
+    let gone = [TxnOp::delete(moving, None), TxnOp::delete(link.keys.staged(now.id), prefix())];
+    link.connection.write([now.is_current(link)], gone).await.map(drop)
 }
 
 /// The steps of a move: each is one transaction.
-async fn steps(
-    connection: &Connection,
-    keys: &Keys,
-    now: Move,
-) -> Result<Vec<KeyChanges>, RequestError> {
-    let staged = (now.id, now.parts);
+async fn steps(link: &EtcdLink, now: Move) -> Result<Vec<KeyChanges>, RequestError> {
     if now.is_snapshot() {
-        let bytes = read_bytes(connection, keys, staged, 0).await?;
-        return plan::replacement(keys, &bytes).map_err(|_| RequestError::Compacted);
+        let bytes = read_bytes(link, now.id, now.parts, 0).await?;
+        return plan::replacement(&link.keys, &bytes).map_err(|_| RequestError::Compacted);
     }
-    let writes = read(connection, keys, staged, 0).await?;
-    Ok(plan::changes(keys, &writes))
-}
-
-/// Applies changes if the move is at this step.
-async fn done(
-    connection: &Connection,
-    moving: &str,
-    now: Move,
-    ops: Vec<TxnOp>,
-) -> Result<bool, RequestError> {
-    let is_now = Compare::value(moving, CompareOp::Equal, now.value());
-    let txn = Txn::new().when([is_now]).and_then(ops);
-    let answer = connection.transact(txn).await?;
-    Ok(answer.succeeded())
+    let writes = read(link, now.id, now.parts, 0).await?;
+    Ok(plan::changes(&link.keys, &writes))
 }
 
 /// The move in progress.
-pub async fn current(connection: &Connection, moving: &str) -> Result<Option<Move>, RequestError> {
-    Ok(connection.value(moving).await?.as_deref().and_then(Move::read))
+async fn current(link: &EtcdLink) -> Result<Option<Move>, RequestError> {
+    let moving = link.connection.value(&link.keys.moving()).await?;
+    Ok(moving.as_deref().and_then(Move::read))
 }
 
 /// Finishes a move that its writer left, and sweeps batches that were staged and never committed.
@@ -176,17 +149,17 @@ pub async fn sweep(shared: &Shared) {
         // An etcd that this server does not follow is left alone.
         if shared.is_following() {
             // An error is reported by whatever follows etcd; the next round tries again.
-            let _ = sweep_once(&shared.link.connection, &shared.link.keys, &mut seen).await;
+            let _ = sweep_once(&shared.link, &mut seen).await;
         }
     }
 }
 
 async fn sweep_once(
-    connection: &Connection,
-    keys: &Keys,
+    link: &EtcdLink,
     seen: &mut HashMap<String, Instant>,
 ) -> Result<(), RequestError> {
-    let moving = current(connection, &keys.moving()).await?;
+    let (connection, keys) = (&link.connection, &link.keys);
+    let moving = current(link).await?;
     let options = GetOptions::new().with_prefix().with_keys_only();
     let staged = connection.get(keys.staged_all(), options).await?;
     let ids = staged.kvs().iter().filter_map(|kv| keys.read_staged_id(kv.key()));
@@ -205,36 +178,25 @@ async fn sweep_once(
             continue;
         }
         match moving.filter(|moving| moving.id == id) {
-            Some(moving) => finish(connection, keys, moving).await?,
-            None => discard(connection, keys, id).await?,
+            Some(moving) => finish(link, moving).await?,
+            None => discard(link, id).await?,
         }
     }
     Ok(())
 }
 
 /// Deletes a staged batch, so that it cannot be committed. Nothing happens if it is being moved.
-pub async fn discard(
-    connection: &Connection,
-    keys: &Keys,
-    id: CommitId,
-) -> Result<(), RequestError> {
+pub async fn discard(link: &EtcdLink, id: CommitId) -> Result<(), RequestError> {
     // The header goes in the same transaction as all parts, and a commit requires the header.
-    let moving = keys.moving();
-    let is_free = Compare::create_revision(moving.as_str(), CompareOp::Equal, 0);
-    let gone = TxnOp::delete(keys.staged(id), Some(DeleteOptions::new().with_prefix()));
-    let txn = Txn::new().when([is_free]).and_then([gone]);
-    connection.transact(txn).await.map(drop)
+    let is_free = Compare::create_revision(link.keys.moving(), CompareOp::Equal, 0);
+    let gone = TxnOp::delete(link.keys.staged(id), Some(DeleteOptions::new().with_prefix()));
+    link.connection.write([is_free], [gone]).await.map(drop)
 }
 
 /// Fills in the writes of a commit that is in parts, as they were at a revision of etcd.
-pub async fn fill(
-    connection: &Connection,
-    keys: &Keys,
-    commit: &mut StoredCommit,
-    at: i64,
-) -> Result<(), RequestError> {
+pub async fn fill(link: &EtcdLink, commit: &mut StoredCommit, at: i64) -> Result<(), RequestError> {
     if commit.parts > 0 {
-        let bytes = read_bytes(connection, keys, (commit.id, commit.parts), at).await?;
+        let bytes = read_bytes(link, commit.id, commit.parts, at).await?;
         commit.writes = commit.read_content(&bytes).map_err(|_| {
             RequestError::Unusable(format!("the parts of the commit {} are damaged", commit.id))
         })?;

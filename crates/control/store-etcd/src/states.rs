@@ -2,13 +2,13 @@
 //! target, without a lease. A server writes only its own keys, and only while it is a member.
 use crate::EtcdLink;
 use crate::connection::RequestError;
-use crate::keyspace::{FollowedKeys, Follower, History, LinkReport, Position, pages};
+use crate::keyspace::{FollowedKeys, Follower, History, LinkReport, Position};
 use crate::limits::{
     NO_SPACE_PAUSE, OPS_MAX, RECONNECT_MAX, STATES_BATCH, STATES_KEPT, STATES_SWEEP_INTERVAL,
     UNUSABLE_STATES_MAX,
 };
 use crate::members::read_member;
-use etcd_client::{Compare, CompareOp, EventType, KeyValue, Txn, TxnOp, WatchResponse};
+use etcd_client::{Compare, CompareOp, KeyValue, TxnOp};
 use health::{Finding, FindingKey, FleetStates, Vantage};
 use server_status::DocumentsStatus;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -48,6 +48,10 @@ struct Exchange {
     shared: Arc<Shared>,
     /// By name.
     members: BTreeMap<String, Server>,
+    /// Members have come or gone since the vantages were set.
+    has_new_members: bool,
+    /// The findings of a list that is not complete yet.
+    listed: Option<HashSet<FindingKey>>,
     /// The epoch of this server, if it probes and may write.
     epoch: Option<i64>,
     /// When the next batch is written.
@@ -72,6 +76,8 @@ impl EtcdStates {
             link: Arc::clone(link),
             shared: Arc::clone(&shared),
             members: BTreeMap::new(),
+            has_new_members: false,
+            listed: None,
             epoch: None,
             write_at: None,
             sweep_at: Instant::now(),
@@ -112,41 +118,39 @@ impl Drop for EtcdStates {
 impl Follower for Exchange {
     const IS_AWAITED: bool = false;
 
-    async fn list(&mut self, at: &Position, _: bool) -> Result<(), RequestError> {
-        let (link, shared) = (&self.link, &self.shared);
-        let mut members = BTreeMap::new();
-        let prefix = link.keys.members();
-        shared.unusable().clear();
-        let each = |kv: &KeyValue| shared.take_member(&mut members, &prefix, kv, EventType::Put);
-        pages(&link.connection, &prefix, at.revision, each).await?;
-        let mut listed = HashSet::new();
-        let each = |kv: &KeyValue| listed.extend(shared.take(link, kv, EventType::Put));
-        shared.states.write_all();
-        pages(&link.connection, &link.keys.states(), at.revision, each).await?;
-        shared.states.retain(&listed);
-        shared.states.set_connected(true);
-        (self.members, self.write_at, self.absent) = (members, None, HashMap::new());
+    async fn begin(&mut self) {
+        self.members.clear();
+        self.listed = Some(HashSet::new());
+        self.shared.unusable().clear();
+        self.shared.states.write_all();
+    }
+
+    async fn take(&mut self, kv: &KeyValue, is_put: bool) -> Result<(), RequestError> {
+        let prefix = self.link.keys.members();
+        if kv.key().starts_with(prefix.as_bytes()) {
+            self.has_new_members = true;
+            self.shared.take_member(&mut self.members, &prefix, kv, is_put);
+        } else {
+            let taken = self.shared.take(&self.link, kv, is_put);
+            self.listed.iter_mut().for_each(|listed| listed.extend(taken.clone()));
+        }
+        Ok(())
+    }
+
+    async fn listed(&mut self, _: &Position, _: bool) -> Result<(), RequestError> {
+        let states = &self.shared.states;
+        states.retain(&self.listed.take().unwrap_or_default());
+        states.set_connected(true);
+        (self.write_at, self.absent) = (None, HashMap::new());
         self.sweep_at = Instant::now() + RECONNECT_MAX;
         self.set_vantages();
         Ok(())
     }
 
-    async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
-        let prefix = self.link.keys.members();
-        let mut is_of_members = false;
-        for event in message.events() {
-            let Some(kv) = event.kv() else { continue };
-            if kv.key().starts_with(prefix.as_bytes()) {
-                is_of_members = true;
-                self.shared.take_member(&mut self.members, &prefix, kv, event.event_type());
-            } else {
-                self.shared.take(&self.link, kv, event.event_type());
-            }
-        }
-        if is_of_members {
+    fn changed(&mut self) {
+        if self.has_new_members {
             self.set_vantages();
         }
-        Ok(())
     }
 
     async fn due(&mut self) {
@@ -189,17 +193,17 @@ impl Shared {
         members: &mut BTreeMap<String, Server>,
         prefix: &str,
         kv: &KeyValue,
-        event: EventType,
+        is_put: bool,
     ) {
         let name = str::from_utf8(kv.key()).ok().and_then(|key| key.strip_prefix(prefix));
         let Some(name) = name else { return };
-        if event == EventType::Put && kv.lease() == 0 {
+        if is_put && kv.lease() == 0 {
             let why = "it has no lease, so no server stands behind it: delete it";
-            self.note_unusable(kv.key(), why, event);
+            self.note_unusable(kv.key(), why, is_put);
         } else {
             self.unusable().remove(&*String::from_utf8_lossy(kv.key()));
         }
-        match read_member(kv).filter(|_| event == EventType::Put) {
+        match read_member(kv).filter(|_| is_put) {
             Some(member) => {
                 let probes = member.roles.iter().any(|role| role == ROLE);
                 let server = Server { epoch: kv.create_revision(), lease: kv.lease(), probes };
@@ -210,35 +214,32 @@ impl Shared {
     }
 
     /// Takes in a key that was listed or changed.
-    fn take(&self, link: &EtcdLink, kv: &KeyValue, event: EventType) -> Option<FindingKey> {
+    fn take(&self, link: &EtcdLink, kv: &KeyValue, is_put: bool) -> Option<FindingKey> {
         let Some((server, target)) = link.keys.read_state(kv.key()) else {
-            self.note_unusable(kv.key(), "it is not the key of a server and its target", event);
+            self.note_unusable(kv.key(), "it is not the key of a server and its target", is_put);
             return None;
         };
-        let finding = match event {
-            EventType::Put => match Finding::decode(kv.value()) {
-                Ok(finding) => Some(finding),
-                Err(why) => {
-                    self.note_unusable(kv.key(), &why, event);
-                    self.states.ingest(server, &target, None);
-                    return None;
-                }
-            },
-            EventType::Delete => None,
+        let finding = match is_put.then(|| Finding::decode(kv.value())).transpose() {
+            Ok(finding) => finding,
+            Err(why) => {
+                self.note_unusable(kv.key(), &why, is_put);
+                self.states.ingest(server, &target, None);
+                return None;
+            }
         };
         if self.states.ingest(server, &target, finding) {
             let key = String::from_utf8_lossy(kv.key());
             self.unusable().remove(&*key);
         } else {
-            self.note_unusable(kv.key(), "there are too many", event);
+            self.note_unusable(kv.key(), "there are too many", is_put);
         }
         Some((server.into(), target))
     }
 
-    fn note_unusable(&self, key: &[u8], why: &str, event: EventType) {
+    fn note_unusable(&self, key: &[u8], why: &str, is_put: bool) {
         let key = String::from_utf8_lossy(key).into_owned();
         let mut unusable = self.unusable();
-        if event == EventType::Delete {
+        if !is_put {
             unusable.remove(&key);
         } else if unusable.len() < UNUSABLE_STATES_MAX {
             if unusable.get(&key).is_none_or(|before| before != why) {
@@ -252,6 +253,7 @@ impl Shared {
 impl Exchange {
     /// Says which servers probe.
     fn set_vantages(&mut self) {
+        self.has_new_members = false;
         let own = &self.link.server.1;
         let vantages = self.members.iter().filter(|(_, server)| server.probes);
         let vantages =
@@ -285,9 +287,8 @@ impl Exchange {
             return Ok(None);
         }
         let is_full = ops.len() == OPS_MAX;
-        let txn = Txn::new().when([self.is_member(epoch)]).and_then(ops);
-        let done = self.link.connection.transact(txn).await;
-        if done.as_ref().is_ok_and(|done| done.succeeded()) {
+        let done = self.link.connection.write([self.is_member(epoch)], ops).await;
+        if matches!(done, Ok(true)) {
             report.follows(&self.link.connection.endpoint());
             return Ok(is_full.then(Instant::now));
         }
@@ -327,10 +328,9 @@ impl Exchange {
                 if !is_own {
                     when.push(Compare::create_revision(keys.member(&server), CompareOp::Equal, 0));
                 }
-                let ops: Vec<_> =
-                    some.iter().map(|key| TxnOp::delete(key.as_str(), None)).collect();
+                let gone = some.iter().map(|key| TxnOp::delete(key.as_str(), None));
                 // What a server that has returned says stays.
-                self.link.connection.transact(Txn::new().when(when).and_then(ops)).await?;
+                self.link.connection.write(when, gone.collect::<Vec<_>>()).await?;
             }
         }
         Ok(())

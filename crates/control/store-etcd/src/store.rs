@@ -164,7 +164,7 @@ impl EtcdStore {
         let (send, receive) = oneshot::channel();
         let (shared, path) = (Arc::clone(&self.shared), self.replica().list_path());
         self.shared.link.runtime.spawn(async move {
-            let listed = list::read(&shared.link.connection, &shared.link.keys, &path).await;
+            let listed = list::read(&shared.link, &path).await;
             // The receiver may be gone.
             let _ = send.send(listed.map_err(|error| error.why().to_owned()));
         });
@@ -236,8 +236,7 @@ impl EtcdStore {
     /// Reads everything from etcd.
     fn list(&self) -> Result<Listing, StoreError> {
         let path = self.replica().list_path();
-        let listing = list::read(&self.shared.link.connection, &self.shared.link.keys, &path);
-        let listing = self.shared.link.runtime.block_on(listing);
+        let listing = self.shared.link.runtime.block_on(list::read(&self.shared.link, &path));
         listing.map_err(|error| StoreError::Unreachable(error.why().to_owned()))
     }
 }

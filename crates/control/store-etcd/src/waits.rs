@@ -3,7 +3,7 @@ use crate::connection::RequestError;
 use crate::events::Mirror;
 use crate::limits::WAIT_KEPT;
 use crate::members::{EtcdFleet, read_member};
-use etcd_client::{PutOptions, Txn, TxnOp};
+use etcd_client::{PutOptions, TxnOp};
 use records::{Refused, Revision};
 use server_status::Member;
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ async fn serve(
         if let Some(wanted) = wanted.filter(|wanted| *wanted > announced) {
             let options = Some(PutOptions::new().with_lease(lease));
             let put = TxnOp::put(key.as_str(), wanted.to_string(), options);
-            connection.transact(Txn::new().and_then([put])).await.map_err(failed)?;
+            connection.write([], [put]).await.map_err(failed)?;
             announced = wanted;
         }
         let next = match waiting.iter().map(|waiter| waiter.until).min() {
@@ -83,7 +83,7 @@ async fn serve(
         if idle_at.is_some_and(|at| at <= Instant::now()) {
             let delete = TxnOp::delete(key.as_str(), None);
             // Otherwise the others report more often until this server leaves.
-            let _ = connection.transact(Txn::new().and_then([delete])).await;
+            let _ = connection.write([], [delete]).await;
             return Ok(());
         }
         tokio::select! {

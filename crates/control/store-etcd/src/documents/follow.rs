@@ -1,10 +1,10 @@
 //! Follows the keys of a set: lists them, then watches; and saves the copy.
 use super::{CopyOrigin, FORMAT, SharedSet, lock};
 use crate::connection::RequestError;
-use crate::keyspace::{Follower, Position, pages, set_back};
+use crate::keyspace::{Follower, Position, set_back};
 use crate::limits::STORE_RETRY;
 use documents::{Content, Document, UnusableDocument, Value};
-use etcd_client::{EventType, KeyValue, WatchResponse};
+use etcd_client::KeyValue;
 use std::sync::Arc;
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
@@ -49,6 +49,10 @@ pub async fn save(set: Arc<SharedSet>) {
 /// Follows the keys of a set.
 pub struct SetFollower {
     pub set: Arc<SharedSet>,
+    /// What etcd has, as far as it was taken.
+    pub content: Content,
+    /// The revision of etcd of the last list; 0: it is not complete yet.
+    pub listed_at: i64,
     /// Everything is to be listed anew.
     pub is_listed_anew: bool,
 }
@@ -56,27 +60,38 @@ pub struct SetFollower {
 impl Follower for SetFollower {
     const IS_AWAITED: bool = true;
 
+    async fn begin(&mut self) {
+        (self.content, self.listed_at) = (Content::default(), 0);
+    }
+
+    async fn take(&mut self, kv: &KeyValue, is_put: bool) -> Result<(), RequestError> {
+        // A watch brings what a list beside it has brought already.
+        if kv.mod_revision() > self.listed_at {
+            self.set.take(&mut self.content, kv, is_put);
+        }
+        Ok(())
+    }
+
     /// Refuses also documents that are older than this server's: a revoked token must not come
     /// back by a restored backup.
-    async fn list(&mut self, at: &Position, is_replaced: bool) -> Result<(), RequestError> {
+    async fn listed(&mut self, at: &Position, is_replaced: bool) -> Result<(), RequestError> {
         let set = &self.set;
-        let mut content = Content { revision: at.revision, ..Content::default() };
-        let each = |kv: &KeyValue| set.take(&mut content, kv);
-        pages(&set.link.connection, &set.prefix, at.revision, each).await?;
-        if !is_replaced && !set.is_continued(&content) {
+        (self.content.revision, self.listed_at) = (at.revision, at.revision);
+        if !is_replaced && !set.is_continued(&self.content) {
             let what = format!("{} in etcd are older than those of this server", set.kind.name);
             return Err(set_back(&what));
         }
         let Position { cluster, adopted, .. } = at.clone();
-        let origin = CopyOrigin { cluster, prefix: set.prefix.clone(), adopted };
+        let origin = CopyOrigin { cluster, prefix: set.prefix.clone(), adopted: adopted.0 };
         *lock(&set.origin) = Some(origin);
-        set.publish(content);
+        set.publish(self.content.clone());
         Ok(())
     }
 
-    async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
-        self.set.apply(message);
-        Ok(())
+    fn changed(&mut self) {
+        if self.content.revision > self.set.content.borrow().revision {
+            self.set.publish(self.content.clone());
+        }
     }
 
     async fn due(&mut self) {
@@ -109,11 +124,17 @@ impl SharedSet {
         content.revision >= before.revision && documents.chain(unusable).all(is_known)
     }
 
-    /// Adds a key to content.
-    fn take(&self, content: &mut Content, kv: &KeyValue) {
+    /// Takes a key into content.
+    fn take(&self, content: &mut Content, kv: &KeyValue, is_put: bool) {
         let key = String::from_utf8_lossy(kv.key());
         let name = key.strip_prefix(&self.prefix).unwrap_or(&key).to_owned();
         let revision = kv.mod_revision();
+        content.revision = content.revision.max(revision);
+        content.documents.remove(&name);
+        content.unusable.remove(&name);
+        if !is_put {
+            return;
+        }
         match read(kv.value()).and_then(|value| {
             (self.kind.check)(&name, &value)?;
             Ok(value)
@@ -134,26 +155,6 @@ impl SharedSet {
         for (name, found) in content.unusable.iter().filter(is_new) {
             let (prefix, why) = (&self.prefix, &found.why);
             tracing::error!("the key {prefix}{name} in etcd is ignored: {why}");
-        }
-    }
-
-    fn apply(&self, message: &WatchResponse) {
-        let mut content = Content::clone(&self.content.borrow());
-        let known = content.revision;
-        for event in message.events() {
-            // A list may have brought it already.
-            let Some(kv) = event.kv().filter(|kv| kv.mod_revision() > known) else { continue };
-            let key = String::from_utf8_lossy(kv.key());
-            let name = key.strip_prefix(&self.prefix).unwrap_or(&key);
-            content.documents.remove(name);
-            content.unusable.remove(name);
-            if event.event_type() == EventType::Put {
-                self.take(&mut content, kv);
-            }
-            content.revision = content.revision.max(kv.mod_revision());
-        }
-        if content.revision > known {
-            self.publish(content);
         }
     }
 }

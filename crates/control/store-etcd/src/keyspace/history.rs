@@ -3,8 +3,8 @@ use super::EtcdLink;
 use crate::connection::RequestError;
 use crate::keys::{Keys, check_format};
 use crate::replica;
-use etcd_client::{GetResponse, Txn, TxnOp, TxnOpResponse, WatchResponse};
-use records::Form;
+use etcd_client::{Txn, TxnOp, TxnOpResponse, TxnResponse, WatchResponse};
+use records::{Form, Revision};
 use std::path::{Path, PathBuf};
 
 /// Where etcd is at one moment.
@@ -14,8 +14,8 @@ pub struct Position {
     pub cluster: String,
     /// The revision of etcd.
     pub revision: i64,
-    /// The revision of records of the last `dunlin fleet adopt`; 0: there was none.
-    pub adopted: u64,
+    /// The revision of records of the last `dunlin fleet adopt`.
+    pub adopted: Revision,
     /// The value of the key `revision`.
     pub head: Option<Vec<u8>>,
     /// The form of the keys; `None`: there are none.
@@ -34,19 +34,20 @@ impl Position {
         let answer = link.connection.transact(Txn::new().and_then(gets)).await?;
         let header = answer.header().ok_or_else(|| RequestError::Refused("no header".into()))?;
         let (cluster, revision) = (format!("{:x}", header.cluster_id()), header.revision());
-        let gets = answer.op_responses().into_iter().filter_map(|response| match response {
-            TxnOpResponse::Get(got) => Some(got),
-            _ => None,
-        });
-        let gets: Vec<GetResponse> = gets.collect();
-        let [format, adopted, head] = &gets[..] else {
-            return Err(RequestError::Refused("etcd has not answered each question".into()));
-        };
-        let value = |got: &GetResponse| got.kvs().first().map(|kv| kv.value().to_vec());
-        let (format, head) = (value(format), value(head));
+        let [format, adopted, head] = values(&answer);
         let form = check_format(format.as_deref()).map_err(RequestError::Unusable)?;
-        Ok(Self { cluster, revision, adopted: Keys::read_adopted(adopted), head, form })
+        let adopted = Keys::read_adopted(adopted.as_deref());
+        Ok(Self { cluster, revision, adopted, head, form })
     }
+}
+
+/// The values of the keys that a transaction has read, in order.
+pub fn values<const KEYS: usize>(answer: &TxnResponse) -> [Option<Vec<u8>>; KEYS] {
+    let mut found = answer.op_responses().into_iter().map(|response| match response {
+        TxnOpResponse::Get(got) => got.kvs().first().map(|kv| kv.value().to_vec()),
+        _ => None,
+    });
+    std::array::from_fn(|_| found.next().flatten())
 }
 
 /// What is known of the history of etcd.

@@ -1,19 +1,17 @@
 //! Follows a map that another server writes.
 use super::COMPLETE;
-use crate::EtcdLink;
 use crate::connection::RequestError;
-use crate::keyspace::{Follower, Position, pages};
+use crate::keyspace::{Follower, Position};
 use documents::MapEvent;
-use etcd_client::{EventType, KeyValue, WatchResponse};
-use std::sync::Arc;
+use etcd_client::KeyValue;
 use tokio::sync::mpsc;
 
 pub struct MapFollower {
-    pub link: Arc<EtcdLink>,
     pub prefix: String,
     pub events: mpsc::Sender<MapEvent>,
     /// Whether all keys were written: before that, those that are there are not all.
     pub is_complete: bool,
+    pub is_listing: bool,
 }
 
 impl MapFollower {
@@ -26,41 +24,36 @@ impl MapFollower {
 impl Follower for MapFollower {
     const IS_AWAITED: bool = false;
 
-    async fn list(&mut self, at: &Position, _: bool) -> Result<(), RequestError> {
-        let (mut listed, mut is_complete) = (Vec::new(), false);
-        let each = |kv: &KeyValue| match key(&self.prefix, kv) {
-            COMPLETE => is_complete = true,
-            key => listed.push((key.to_owned(), kv.value().to_vec())),
-        };
-        pages(&self.link.connection, &self.prefix, at.revision, each).await?;
-        self.is_complete = is_complete;
-        self.send(MapEvent::State(Ok(()))).await;
+    async fn begin(&mut self) {
+        (self.is_listing, self.is_complete) = (true, false);
         self.send(MapEvent::ListBegins).await;
-        for (key, value) in listed {
-            self.send(MapEvent::Put(key, Some(value))).await;
-        }
-        // What is not complete says nothing about what there is.
-        if is_complete {
-            self.send(MapEvent::ListEnds).await;
+    }
+
+    async fn take(&mut self, kv: &KeyValue, is_put: bool) -> Result<(), RequestError> {
+        // A key that is no text is none of the map.
+        let key = str::from_utf8(kv.key()).ok().and_then(|key| key.strip_prefix(&self.prefix));
+        match key.unwrap_or_default() {
+            COMPLETE if is_put && !self.is_complete => {
+                self.is_complete = true;
+                if !self.is_listing {
+                    self.send(MapEvent::ListEnds).await;
+                }
+            }
+            COMPLETE => {}
+            key => {
+                let value = is_put.then(|| kv.value().to_vec());
+                self.send(MapEvent::Put(key.to_owned(), value)).await;
+            }
         }
         Ok(())
     }
 
-    async fn apply(&mut self, message: &WatchResponse) -> Result<(), RequestError> {
-        for event in message.events() {
-            let Some(kv) = event.kv() else { continue };
-            let is_put = event.event_type() == EventType::Put;
-            match key(&self.prefix, kv) {
-                COMPLETE if is_put && !self.is_complete => {
-                    self.is_complete = true;
-                    self.send(MapEvent::ListEnds).await;
-                }
-                COMPLETE => {}
-                key => {
-                    let value = is_put.then(|| kv.value().to_vec());
-                    self.send(MapEvent::Put(key.to_owned(), value)).await;
-                }
-            }
+    async fn listed(&mut self, _: &Position, _: bool) -> Result<(), RequestError> {
+        self.is_listing = false;
+        self.send(MapEvent::State(Ok(()))).await;
+        // What is not complete says nothing about what there is.
+        if self.is_complete {
+            self.send(MapEvent::ListEnds).await;
         }
         Ok(())
     }
@@ -70,9 +63,4 @@ impl Follower for MapFollower {
             self.send(MapEvent::State(Err(why.to_owned()))).await;
         }
     }
-}
-
-/// The key in the map. One that is no text is none of the map.
-fn key<'a>(prefix: &str, kv: &'a KeyValue) -> &'a str {
-    str::from_utf8(kv.key()).ok().and_then(|key| key.strip_prefix(prefix)).unwrap_or_default()
 }

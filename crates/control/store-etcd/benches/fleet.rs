@@ -21,6 +21,8 @@ const RATE: u32 = 200;
 const LASTS: Duration = Duration::from_secs(10);
 /// Writers of the throughput part.
 const WRITERS: usize = 64;
+/// Writers that are on one server, and then on three.
+const SPREAD_WRITERS: usize = 48;
 /// Sets of an imported batch, and puts of a bare transaction.
 const BATCH: usize = 1_000;
 const PUTS: usize = 120;
@@ -82,14 +84,14 @@ fn latency(bare: &Bare, nodes: &[Node]) {
     println!("| write at {RATE}/s until all three servers have it: p50, p99 | {writes} |");
 }
 
-/// What all writers do in a second, each one thing after another.
-fn rate_of_all(act: impl Fn(usize) + Sync) -> f64 {
+/// What so many writers do in a second, each one thing after another.
+fn rate_of_all(writers: usize, lasts: Duration, act: impl Fn(usize) + Sync) -> f64 {
     let (count, began) = (AtomicU64::new(0), Instant::now());
     thread::scope(|scope| {
-        for writer in 0..WRITERS {
+        for writer in 0..writers {
             let (count, act) = (&count, &act);
             scope.spawn(move || {
-                while began.elapsed() < LASTS {
+                while began.elapsed() < lasts {
                     act(writer);
                     count.fetch_add(1, Ordering::Relaxed);
                 }
@@ -102,13 +104,13 @@ fn rate_of_all(act: impl Fn(usize) + Sync) -> f64 {
 fn throughput(etcd: &Etcd, node: &Node) {
     let clients: Vec<Bare> = (0..WRITERS).map(|_| Bare::connect(etcd)).collect();
     let clients: Vec<_> = clients.into_iter().map(std::sync::Mutex::new).collect();
-    let bare = rate_of_all(|writer| {
+    let bare = rate_of_all(WRITERS, LASTS, |writer| {
         clients[writer].lock().unwrap().put(format!("/bare/w{writer}"));
     });
     drop(clients);
     println!("| single puts of {WRITERS} bare clients | {bare:.0}/s |");
     let next = AtomicU64::new(0);
-    let ours = rate_of_all(|writer| {
+    let ours = rate_of_all(WRITERS, LASTS, |writer| {
         let edit = put(
             &format!("w{writer}.example.org."),
             next.fetch_add(1, Ordering::Relaxed) as u32 % (1 << 24),
@@ -118,6 +120,28 @@ fn throughput(etcd: &Etcd, node: &Node) {
     let ratio = ours / bare;
     println!(
         "| single writes of {WRITERS} writers on one server | {ours:.0}/s, {ratio:.2} times |"
+    );
+}
+
+/// Writers on one server, and the same number spread over all, by turns.
+fn spread(nodes: &[Node]) {
+    let (next, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let rate = |nodes: &[Node]| {
+        rate_of_all(SPREAD_WRITERS, LASTS / 2, |writer| {
+            let n = next.fetch_add(1, Ordering::Relaxed) as u32 % (1 << 24);
+            let edit = put(&format!("s{writer}.example.org."), n);
+            let written = nodes[writer % nodes.len()].write("example.org.", vec![edit]);
+            refused.fetch_add(u64::from(written.is_err()), Ordering::Relaxed);
+        })
+    };
+    let rounds: Vec<(f64, f64)> = (0..4).map(|_| (rate(&nodes[..1]), rate(nodes))).collect();
+    let mean = |of: fn(&(f64, f64)) -> f64| rounds.iter().map(of).sum::<f64>() / 4.0;
+    let (one, all) = (mean(|round| round.0), mean(|round| round.1));
+    println!("| single writes of {SPREAD_WRITERS} writers on one server | {one:.0}/s |");
+    let (ratio, written, refused) = (all / one, next.into_inner(), refused.into_inner());
+    println!(
+        "| the same on three servers, by turns; refused of all | {all:.0}/s, {ratio:.2} times; \
+         {refused} of {written} |"
     );
 }
 
@@ -184,6 +208,7 @@ fn main() {
     let bare = Bare::connect(&etcd);
     latency(&bare, &nodes);
     throughput(&etcd, &nodes[0]);
+    spread(&nodes);
     import(&bare, &nodes[0], sets);
     drop(nodes);
     size(&bare, sets);

@@ -29,18 +29,14 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc::channel;
-use tokio::sync::oneshot;
 use tokio::time::timeout;
-
-/// The answer of a first full list.
-type FirstList = oneshot::Receiver<Result<Listing, String>>;
 
 /// A store that any number of servers share.
 pub struct EtcdStore {
     shared: Arc<Shared>,
     replica: Arc<Mutex<Replica>>,
-    /// The list that fills a new replica, while it is read.
-    first: Option<FirstList>,
+    /// Reads what fills a new replica.
+    first: Option<EtcdWatch>,
     fleet: Arc<EtcdFleet>,
     /// Makes this server a member of the fleet while the store is open.
     membership: Option<Membership>,
@@ -86,30 +82,23 @@ impl EtcdStore {
     /// Fills a new replica once everything was read.
     fn fill(&mut self) -> Result<(), StoreError> {
         self.shared.begins_with_form(self.replica().store.form());
-        let is_new = self.replica().origin.is_none();
-        if !is_new {
-            self.join();
-            return Ok(());
-        }
-        let mut running = self.first.take().unwrap_or_else(|| self.start_list());
-        let unread =
-            |why: String| StoreError::Unreachable(format!("nothing is known of it: {why}"));
-        // A small fleet is there at once; the writer asks again otherwise.
-        let runtime = &self.shared.link.runtime;
-        let waited = runtime.block_on(async { timeout(FIRST_LIST_MAX, &mut running).await });
-        match waited {
-            Err(_) => {
-                self.first = Some(running);
-                Err(unread("everything is being read from etcd".into()))
+        if self.replica().origin.is_none() {
+            let from = self.replica().revision()?;
+            let first = self.first.take().map_or_else(|| self.follow(from, Arc::new(|| ())), Ok);
+            let mut watch = first?;
+            // A small fleet is there at once; the writer asks again otherwise.
+            let is_over = watch.next(FIRST_LIST_MAX).is_err();
+            if self.replica().origin.is_none() {
+                self.first = Some(watch).filter(|_| !is_over);
+                let reading = || "everything is being read from etcd".to_owned();
+                let why = self.shared.writable().err().map_or_else(reading, |why| why.to_string());
+                return Err(StoreError::Unreachable(format!("nothing is known of it: {why}")));
             }
-            Ok(Ok(Ok(listing))) => {
-                adopt(&self.shared, &mut self.replica(), listing)?;
-                self.join();
-                Ok(())
-            }
-            Ok(Ok(Err(why))) => Err(unread(why)),
-            Ok(Err(_)) => Err(unread("the list was given up".into())),
         }
+        if self.membership.is_none() {
+            self.membership = Some(self.fleet.join());
+        }
+        Ok(())
     }
 
     /// Opens the replica. One that cannot be used is set aside if etcd has what it had.
@@ -154,23 +143,6 @@ impl EtcdStore {
         replica.open(keys, waits)
     }
 
-    fn join(&mut self) {
-        if self.membership.is_none() {
-            self.membership = Some(self.fleet.join());
-        }
-    }
-
-    fn start_list(&self) -> FirstList {
-        let (send, receive) = oneshot::channel();
-        let (shared, path) = (Arc::clone(&self.shared), self.replica().list_path());
-        self.shared.link.runtime.spawn(async move {
-            let listed = list::read(&shared.link, &path).await;
-            // The receiver may be gone.
-            let _ = send.send(listed.map_err(|error| error.why().to_owned()));
-        });
-        receive
-    }
-
     /// What the replica knows, for one who has read it at a revision.
     fn known(&self, from: Revision) -> Result<Known, StoreError> {
         let mut replica = self.replica();
@@ -194,6 +166,50 @@ impl EtcdStore {
         let newest = replica.last_commit(revision);
         let (origin, commit) = (replica.origin.clone(), NO_COMMIT);
         Ok(Known { revision, origin, newest, last, commit, is_linked: false, changed: 0 })
+    }
+
+    /// Begins to follow etcd from a revision of the replica.
+    fn follow(&self, from: Revision, waker: WatchWaker) -> Result<EtcdWatch, StoreError> {
+        let known = self.known(from)?;
+        if known.revision != from {
+            return Err(StoreError::Failed(format!(
+                "the copy of etcd is at revision {}, not {from}",
+                known.revision
+            )));
+        }
+        let (send, found) = channel(COMMITS_QUEUED);
+        let list_path = self.replica().list_path();
+        let shared = Arc::clone(&self.shared);
+        let folder = self.replica().folder().to_owned();
+        let position =
+            |origin: &Origin| Position { cluster: origin.cluster.clone(), ..Position::default() };
+        let followed = FollowedKeys {
+            link: Arc::clone(&shared.link),
+            prefixes: vec![
+                shared.link.keys.commits(),
+                shared.link.keys.revision(),
+                shared.link.keys.format(),
+            ],
+            history: History::new(&folder, known.origin.as_ref().map(position)),
+            report: Arc::clone(&shared.report),
+        };
+        let follower = CommitFollower {
+            shared,
+            known,
+            list_path,
+            found: send,
+            waker: Arc::clone(&waker),
+            is_restored: false,
+        };
+        let shared = Arc::clone(&self.shared);
+        let runtime = &self.shared.link.runtime;
+        let mut tasks = vec![runtime.spawn(followed.follow(follower))];
+        if self.may_write {
+            tasks.push(runtime.spawn(async move { staged::sweep(&shared).await }));
+        }
+        let (shared, replica) = (Arc::clone(&self.shared), Arc::clone(&self.replica));
+        let (next, pending, retry_at) = (None, None, None);
+        Ok(EtcdWatch { shared, replica, found, next, pending, retry_at, waker, tasks })
     }
 
     /// Gives each write the offset of its zone's serials, so that it depends on nothing else.
@@ -340,54 +356,7 @@ impl Store for EtcdStore {
         from: Revision,
         waker: WatchWaker,
     ) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        let known = self.known(from)?;
-        if known.revision != from {
-            return Err(StoreError::Failed(format!(
-                "the copy of etcd is at revision {}, not {from}",
-                known.revision
-            )));
-        }
-        let (send, found) = channel(COMMITS_QUEUED);
-        let list_path = self.replica().list_path();
-        let shared = Arc::clone(&self.shared);
-        let folder = self.replica().folder().to_owned();
-        let position =
-            |origin: &Origin| Position { cluster: origin.cluster.clone(), ..Position::default() };
-        let followed = FollowedKeys {
-            link: Arc::clone(&shared.link),
-            prefixes: vec![
-                shared.link.keys.commits(),
-                shared.link.keys.revision(),
-                shared.link.keys.format(),
-            ],
-            history: History::new(&folder, known.origin.as_ref().map(position)),
-            report: Arc::clone(&shared.report),
-        };
-        let follower = CommitFollower {
-            shared,
-            known,
-            list_path,
-            found: send,
-            waker: Arc::clone(&waker),
-            is_restored: false,
-        };
-        let shared = Arc::clone(&self.shared);
-        let runtime = &self.shared.link.runtime;
-        let mut tasks = vec![runtime.spawn(followed.follow(follower))];
-        if self.may_write {
-            tasks.push(runtime.spawn(async move { staged::sweep(&shared).await }));
-        }
-        let (shared, replica) = (Arc::clone(&self.shared), Arc::clone(&self.replica));
-        Ok(Some(Box::new(EtcdWatch {
-            shared,
-            replica,
-            found,
-            next: None,
-            pending: None,
-            retry_at: None,
-            waker,
-            tasks,
-        })))
+        Ok(Some(Box::new(self.follow(from, waker)?)))
     }
 
     fn newest(&mut self) -> Result<Revision, StoreError> {

@@ -11,5 +11,6 @@ pub mod ports;
 pub mod registry;
 pub mod skip;
 pub mod spaces;
+pub mod thread;
 pub mod tools;
 pub mod wait;

@@ -8,8 +8,12 @@ pub const FILES_OTHER: usize = 256;
 pub const STREAMS_LEAST: usize = 8;
 /// Tries to find a port that is free over TCP and UDP, if the config allows any port.
 pub const PORTS_TRIED_MAX: usize = 100;
-/// A thread that has work and makes no progress for this long is stuck.
-pub const STUCK_AFTER: Duration = Duration::from_secs(10);
+/// How often each thread gets a query of the server itself.
+pub const SELF_QUERY_INTERVAL: Duration = Duration::from_millis(250);
+/// A thread that answers none of them for this long is silent: the server is not ready.
+pub const SILENT_AFTER: Duration = Duration::from_secs(1);
+/// A thread that answers none of them for this long hangs: the server is to be restarted.
+pub const HUNG_AFTER: Duration = Duration::from_secs(10);
 /// Maximum time of one command on a thread. A busy thread walks through a cache of 64 MiB in some
 /// seconds.
 pub const COMMAND_TIME_MAX: Duration = Duration::from_secs(10);

@@ -21,7 +21,6 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::Instant;
 use sync::Publisher;
 use upstream::StatusView;
 use worker::{Connections, HandedConnection, IsProxy, OnFailure};
@@ -171,12 +170,19 @@ impl DataPlane {
         self.counters().iter().map(|counters| counters.name.clone())
     }
 
-    /// Whether every worker and stream thread makes progress.
-    ///
-    /// # Errors
-    /// The thread that does not.
-    pub fn check_progress(&self) -> Result<(), String> {
-        self.pulses.look(self.counters(), Instant::now())
+    /// Counts what the threads have answered of the server's own queries. To be called before each
+    /// thread gets the next one.
+    pub fn note_self_answers(&self) {
+        if self.is_handed_over() {
+            self.pulses.clear();
+        } else {
+            self.pulses.note(self.counters());
+        }
+    }
+
+    /// The thread that hangs, so that the process should be restarted.
+    pub fn hung_thread(&self) -> Option<String> {
+        self.pulses.hung()
     }
 
     /// Fills in its part of a status.
@@ -193,7 +199,7 @@ impl DataPlane {
         status.streams = gather::streams(&connections, open_max, memory_max);
         status.threads = self.counters().iter().map(gather::thread).collect();
         status.imbalance = gather::imbalance(&status.threads);
-        status.stuck = self.check_progress().err();
+        status.stuck = self.pulses.silent();
         status.panics = gather::panics(self.counters());
         status.tap = self.tap.status();
         status.hot = self.tap.hot();

@@ -26,8 +26,6 @@ pub const LAST_CALL: Duration = Duration::from_secs(1);
 /// Zones with their own series in `/metrics`: the first of the config.
 /// `dunlin_zones_without_series` counts the others, so that many zones do not make many series.
 pub const ZONE_SERIES_MAX: usize = 1_000;
-/// Zones that a reason names; others are counted.
-pub const NAMED_MAX: usize = 3;
 
 /// Bytes of all responses in progress. The largest, with all workers and zones, has some 11 MiB; a
 /// usual one some 50 KiB.

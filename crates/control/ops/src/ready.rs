@@ -1,29 +1,14 @@
 //! Whether clients should use a server.
-use crate::limits::{FAULTS_LEN_MAX, NAMED_MAX};
-use server_status::{Fault, ServerState, Status, ZoneState, ZoneStatus};
+use crate::limits::FAULTS_LEN_MAX;
+use server_status::{Fault, Status, hindrance};
 
-/// Why the server is ready, or why not.
-///
-/// It is ready while it serves, has tried every zone and has listed its Kubernetes cluster. A
-/// server of a fleet has read which zones there are, too. Faults, such as a refused zone or a store
-/// that fails later, are named but do not matter: other zones must stay reachable.
+/// Why the server is ready, or why not. Faults, such as a refused zone or a store that fails later,
+/// are named but do not matter: other zones must stay reachable.
 pub fn judge(status: &Status) -> Result<String, String> {
-    let is_untried =
-        |zone: &&ZoneStatus| zone.state == ZoneState::Unloaded && zone.refused_seconds.is_none();
-    let untried: Vec<&str> =
-        status.zones.iter().filter(is_untried).map(|zone| zone.name.as_str()).collect();
-    // It would refuse queries for zones that the other servers answer.
-    let store = status.store.as_ref();
-    let has_no_records = store.is_some_and(|store| store.fleet.is_some() && store.is_unread);
-    let has_no_cluster = status.kubernetes.as_ref().is_some_and(|cluster| !cluster.is_synced);
-    match status.state {
-        ServerState::Draining => Err("draining: the server will stop soon".into()),
-        ServerState::Starting if untried.is_empty() => Err("starting".into()),
-        _ if !untried.is_empty() => Err(format!("starting: not loaded yet: {}", some(&untried))),
-        _ if has_no_cluster => Err("starting: the cluster is not listed yet".into()),
-        _ if has_no_records => Err("starting: the records are not read from etcd yet".into()),
-        _ if status.faults.is_empty() => Ok("ready".into()),
-        _ => Ok(format!("ready, with faults: {}", named(&status.faults))),
+    match hindrance(status) {
+        Some(why) => Err(why),
+        None if status.faults.is_empty() => Ok("ready".into()),
+        None => Ok(format!("ready, with faults: {}", named(&status.faults))),
     }
 }
 
@@ -38,19 +23,12 @@ fn named(faults: &[Fault]) -> String {
     }
 }
 
-/// The first few, and how many more there are.
-fn some(names: &[&str]) -> String {
-    let named = names[..names.len().min(NAMED_MAX)].join(", ");
-    match names.len().saturating_sub(NAMED_MAX) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server_status::{FleetStatus, StoreStatus, find_faults};
+    use server_status::{
+        FleetStatus, ServerState, StoreStatus, ZoneState, ZoneStatus, find_faults,
+    };
 
     fn zone(name: &str, state: ZoneState, refused: bool) -> ZoneStatus {
         let refused_seconds = refused.then_some(1.0);
@@ -79,6 +57,30 @@ mod tests {
             check(state, &zones, Err("starting: not loaded yet: b."));
         }
         check(ServerState::Draining, &current, Err("draining: the server will stop soon"));
+    }
+
+    /// One common fault must not take all servers out of service.
+    #[test]
+    fn server_that_was_ready_is_unready_only_for_a_drain_or_a_silent_thread() {
+        let zones = vec![zone("new.", ZoneState::Unloaded, false)];
+        let kubernetes = Some(server_status::KubernetesStatus::default());
+        let store = StoreStatus {
+            fleet: Some(FleetStatus::default()),
+            is_unread: true,
+            ..StoreStatus::default()
+        };
+        let status = Status {
+            state: ServerState::Serving,
+            was_ready: true,
+            zones,
+            kubernetes,
+            store: Some(store),
+            ..Status::default()
+        };
+        assert!(judge(&status).is_ok());
+        let silent = Status { stuck: Some("worker-1 is silent".into()), ..status.clone() };
+        assert_eq!(judge(&silent), Err("worker-1 is silent".into()));
+        assert!(judge(&Status { state: ServerState::Draining, ..status }).is_err());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod hosts;
 mod kubernetes;
 mod limits;
 mod process;
+mod readiness;
 mod shards;
 mod signatures;
 mod sockets;
@@ -32,6 +33,7 @@ pub use histogram::StatusHistogram;
 pub use hosts::HostsStatus;
 pub use kubernetes::{KubernetesStatus, KubernetesStream};
 pub use process::Process;
+pub use readiness::hindrance;
 pub use shards::ShardStatus;
 pub use signatures::SignatureSpan;
 pub use store::{DocumentsStatus, StoreStatus, StoreZoneFault};
@@ -79,8 +81,12 @@ pub struct Status {
     pub saving: Option<String>,
     /// Threads that apply changes and that panicked. Their zones do not change until a restart.
     pub failed: Vec<String>,
-    /// The thread that makes no progress although it has work; `None`: all do.
+    /// The worker or stream thread that does not even answer queries of the server itself; `None`:
+    /// all do.
     pub stuck: Option<String>,
+    /// Whether the server was ready once: from then on only a drain and a thread that does not
+    /// answer make it unready.
+    pub was_ready: bool,
     /// Panics of the threads that answer, each of which cost one query.
     pub panics: PanicStatus,
     /// Workers, then stream threads.

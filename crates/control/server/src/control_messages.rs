@@ -4,6 +4,7 @@ mod notify;
 
 use crate::limits::CONTROL_TIME_MAX;
 use crate::server::Server;
+use data_plane::limits::SELF_QUERY_INTERVAL;
 use handler::{ControlAnswer, ControlId, ControlMessage, ControlReceiver};
 use packet::Transport;
 use std::future::Future;
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::UnixStream;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 use wire::Rcode;
 
 /// Each opcode (RFC 6895 §2.2) that has a handler, and what creates it.
@@ -94,13 +95,20 @@ impl ControlMessages {
         self.receivers.extend(receivers);
     }
 
-    /// Handles messages until the runtime ends.
+    /// Handles messages until the runtime ends, and has each thread answer a query of the server
+    /// itself at each [`SELF_QUERY_INTERVAL`]. Calls `each` before that.
     ///
     /// # Errors
     /// The runtime cannot watch a descriptor.
-    pub async fn run(mut self, handlers: Handlers) -> io::Result<()> {
+    pub async fn run(mut self, handlers: Handlers, mut each: impl FnMut()) -> io::Result<()> {
+        let mut ticks = interval(SELF_QUERY_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
+                _ = ticks.tick() => {
+                    each();
+                    self.receivers.iter_mut().for_each(ControlReceiver::query_self);
+                }
                 ready = self.wakes.readable() => {
                     ready?;
                     // Before the rings are read. What is left makes it readable again.

@@ -380,8 +380,9 @@ fn handed(connection: Connection) -> HandedConnection {
 
 /// Handles the messages that the data plane passes on, as long as the process runs.
 async fn handle_control_messages(messages: ControlMessages, server: Arc<Server>) {
-    if let Err(error) = messages.run(control_messages::handlers(&server)).await {
-        tracing::error!("NOTIFY messages are not answered any more: {error}");
+    let each = || server.plane.note_self_answers();
+    if let Err(error) = messages.run(control_messages::handlers(&server), each).await {
+        tracing::error!("NOTIFY is not answered, and threads are not watched any more: {error}");
     }
 }
 

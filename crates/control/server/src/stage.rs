@@ -1,6 +1,7 @@
 //! The stage of the server's life.
 use data_plane::{ENDING, STARTING};
 use server_status::ServerState;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
@@ -11,6 +12,8 @@ const OFFERED: &str =
 /// Where the server is between its start and its end.
 pub struct Stage {
     state: Mutex<ServerState>,
+    /// Whether the server was ready once.
+    was_ready: AtomicBool,
     /// Notified when a new process serves: HTTP clients must reach that one.
     handed_over: Notify,
     /// Held during a reload: one at a time.
@@ -22,6 +25,7 @@ impl Stage {
     pub fn new() -> Self {
         Self {
             state: Mutex::new(ServerState::Starting),
+            was_ready: AtomicBool::new(false),
             handed_over: Notify::new(),
             reloading: tokio::sync::Mutex::default(),
         }
@@ -39,6 +43,11 @@ impl Stage {
     /// Changes the state.
     pub fn set(&self, state: ServerState) {
         *self.current() = state;
+    }
+
+    /// Notes whether the server is ready now; returns whether it was once.
+    pub fn note_readiness(&self, is_ready: bool) -> bool {
+        self.was_ready.fetch_or(is_ready, Ordering::Relaxed) || is_ready
     }
 
     /// Reports that a new process serves.

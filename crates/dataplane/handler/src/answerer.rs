@@ -11,6 +11,7 @@ use image::{Forwards, ZoneTable};
 use limit::Acl;
 use packet::{DropReason, Packet, Transport, Verdict, proxy};
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::slice;
 use std::sync::Arc;
@@ -19,11 +20,12 @@ use sync::{Counters, CountersView, Reader};
 use tap::QueryTap;
 use upstream::{CommandSender, PeerShards, StatusView, UpstreamClient};
 use wire::Rcode;
+use wire::limits::UDP_LEN_MIN;
 use worker::catch_panic;
 
 /// Counters: responses by rcode, then by type, then those with TC set; then NOTIFY messages by what
-/// became of them, and panics.
-pub const COUNTERS: usize = PANICS + 1;
+/// became of them, panics, and answers to queries of the server itself.
+pub const COUNTERS: usize = SELF_ANSWERS + 1;
 /// The index of the first counter by type.
 pub const FIRST_TYPE: usize = Rcode::ALL.len();
 /// The index of the counter of responses with TC set.
@@ -32,6 +34,11 @@ pub const TRUNCATED: usize = FIRST_TYPE + TYPE_NAMES.len();
 pub const FIRST_NOTIFY: usize = TRUNCATED + 1;
 /// The index of the counter of panics.
 pub const PANICS: usize = FIRST_NOTIFY + NOTIFY_NAMES.len();
+/// The index of the counter of answers to queries of the server itself.
+pub const SELF_ANSWERS: usize = PANICS + 1;
+
+/// `id.server. CH TXT` (RFC 4892), which is answered or refused without any zone.
+const SELF_QUERY: &[u8] = b"\0\0\0\0\0\x01\0\0\0\0\0\0\x02id\x06server\0\0\x10\0\x03";
 
 /// Answers bursts from the newest snapshot.
 pub struct Answerer<Z> {
@@ -214,6 +221,23 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
         }
     }
 
+    /// Answers a query of the server itself: with the snapshot, the settings and the memory of all
+    /// queries, beside access lists, limits, samples and counters. Returns whether it was answered.
+    fn answer_self(&mut self, monotonic: Duration) -> bool {
+        let (now, _) = self.now(monotonic);
+        let (zones, settings) = (self.image.refresh(), self.settings.refresh());
+        let policy = Policy { limits: None, ..settings.policy() };
+        let mut buf = [0; UDP_LEN_MIN];
+        buf[..SELF_QUERY.len()].copy_from_slice(SELF_QUERY);
+        let peer = (Ipv4Addr::LOCALHOST, 0).into();
+        let mut packet = Packet::new(&mut buf, SELF_QUERY.len(), peer, Transport::Datagram);
+        let (packets, mut counts) = (slice::from_mut(&mut packet), AnswerCounts::default());
+        let resolver = &mut NoForwarding;
+        answer::batch(zones, &policy, now, resolver, &mut self.scratch, packets, &mut counts);
+        let is_failure = counts.rcodes[Rcode::ServFail.index()] > 0;
+        packet.verdict == Verdict::Reply && !is_failure
+    }
+
     /// The time of a burst with a new random number, and the time since 1970.
     fn now(&mut self, monotonic: Duration) -> (Now, Duration) {
         // Weyl's sequence takes each value once; the reader mixes it.
@@ -261,10 +285,13 @@ impl<Z: ZoneTable + Send> Answerer<Z> {
     fn poll_all(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
         let Self { client, control, local } = self;
         if let Some(control) = control {
-            control.take_answers(|packet, answer, since| {
+            let is_queried = control.take_answers(|packet, answer, since| {
                 local.answer_control(packet, answer, now);
                 send(packet, now.saturating_sub(since));
             });
+            if is_queried && local.answer_self(now) {
+                local.counters.add(SELF_ANSWERS, 1);
+            }
         }
         let Some(client) = client else { return };
         if let Some(forwarding) = &local.settings.refresh().forwarding {

@@ -58,6 +58,13 @@ impl ControlReceiver {
         });
     }
 
+    /// Has the thread answer a query of the server itself in its own loop. One that takes no more
+    /// messages has not read the last ones, so it need not get another.
+    pub fn query_self(&mut self) {
+        self.answers.write([&SELF_QUERY.to_ne_bytes(), &0u64.to_ne_bytes(), &[]]);
+        wake(&self.waker);
+    }
+
     /// Has the thread send the response: SERVFAIL instead of one above 65,535 bytes.
     pub fn answer(&mut self, id: ControlId, answer: ControlAnswer<Box<[u8]>>) {
         let answer = match answer {
@@ -90,6 +97,9 @@ impl ControlReceiver {
         wake(waker);
     }
 }
+
+/// In place of the number of a message: the thread is to answer a query of the server itself.
+const SELF_QUERY: u64 = 0;
 
 /// In the second word of an answer: it is a message, of the length in the other bits.
 const MESSAGE: u64 = 1 << 32;
@@ -163,16 +173,18 @@ impl ControlQueue {
     }
 
     /// Passes each message that the handler has decided to `answer`, as it was received, with the
-    /// decision and its time.
+    /// decision and its time. Returns whether the thread is to answer a query of the server itself.
     pub(crate) fn take_answers(
         &mut self,
         mut answer: impl FnMut(&mut Packet<'_>, ControlAnswer<&[u8]>, Duration),
-    ) {
+    ) -> bool {
         // Not readable any more, before the ring is read.
         let _ = rustix::io::read(&self.waker, &mut [0; 8]);
         let Self { answers, pending, shares, .. } = self;
+        let mut is_queried = false;
         answers.drain(|event| {
             let Some((id, decision)) = read_answer(event) else { return };
+            is_queried |= id == SELF_QUERY;
             let Some(at) = pending.iter().position(|message| message.id == id) else { return };
             let PendingMessage { peer, context, origin, message, since, .. } =
                 pending.swap_remove(at);
@@ -191,6 +203,7 @@ impl ControlQueue {
         if std::mem::replace(&mut self.crowded, crowded) != crowded {
             wake(&self.handler);
         }
+        is_queried
     }
 
     /// Whether any message is not answered yet.

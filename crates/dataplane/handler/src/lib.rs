@@ -14,7 +14,7 @@ mod settings;
 
 pub use access_list::AccessList;
 pub use answer::ControlAnswer;
-pub use answerer::{Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, PANICS, TRUNCATED};
+pub use answerer::{Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, PANICS, SELF_ANSWERS, TRUNCATED};
 pub use control::{ControlId, ControlMessage, ControlReceiver};
 pub use forwarding::Forwarding;
 pub use panic_report::{OnPanic, QueryPanic};

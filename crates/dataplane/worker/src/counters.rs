@@ -5,15 +5,13 @@ use port::Burst;
 use std::time::Duration;
 use sync::{Counters, CountersView};
 
-/// Counters of one thread: bursts, received, replied, waits, wakes, one for each [`DropReason`],
-/// and the [`LatencyHistogram`].
+/// Counters of one thread: bursts, received, replied, one for each [`DropReason`], and the
+/// [`LatencyHistogram`].
 pub const COUNTERS: usize = LATENCY_SUM + 1;
 const BURSTS: usize = 0;
 const RECEIVED: usize = 1;
 const REPLIED: usize = 2;
-const WAITS: usize = 3;
-const WAKES: usize = 4;
-const FIRST_DROP: usize = 5;
+const FIRST_DROP: usize = 3;
 const FIRST_LATENCY: usize = FIRST_DROP + DropReason::COUNT;
 const LATENCY_SUM: usize = FIRST_LATENCY + LatencyHistogram::BUCKETS;
 
@@ -39,16 +37,6 @@ pub fn count_done(counters: &mut Counters<COUNTERS>, burst: &Burst, took: Durati
             counters.add(FIRST_DROP + reason, n as u64);
         }
     }
-}
-
-/// Called before the thread waits.
-pub fn parked(counters: &mut Counters<COUNTERS>) {
-    counters.add(WAITS, 1);
-}
-
-/// Called after the thread has waited.
-pub fn woken(counters: &mut Counters<COUNTERS>) {
-    counters.add(WAKES, 1);
 }
 
 /// Totals of one or several threads. Every message is counted once. Between two bursts, `received`
@@ -113,30 +101,6 @@ impl LatencyHistogram {
     }
 }
 
-/// A thread's heartbeat, for a watchdog. Two equal ones some seconds apart, not parked, mean that
-/// the thread is stuck. It is derived from the counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ThreadPulse {
-    /// Grows with every burst and every wait.
-    pub beats: u64,
-    /// Whether the thread waits for work.
-    pub parked: bool,
-}
-
-impl ThreadPulse {
-    /// The heartbeat of the thread of `view`.
-    pub fn of(view: &CountersView<COUNTERS>) -> Self {
-        let counts = view.read();
-        let beats = counts[BURSTS].wrapping_add(counts[WAITS]).wrapping_add(counts[WAKES]);
-        Self { beats, parked: counts[WAITS] != counts[WAKES] }
-    }
-
-    /// Whether a thread did nothing since `earlier`, although it does not wait.
-    pub fn is_stuck_since(self, earlier: Self) -> bool {
-        self == earlier && !self.parked
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,21 +128,5 @@ mod tests {
         assert_eq!((latency.counts[3], latency.counts[24]), (3, 1));
         assert_eq!(latency.counts.iter().sum::<u64>(), 4);
         assert_eq!(latency.sum, Duration::from_micros(60_000_015));
-    }
-
-    #[test]
-    fn who_neither_waits_nor_gets_on_is_stuck() {
-        let mut counters = Counters::new();
-        let view = counters.view();
-        let begun = ThreadPulse::of(&view);
-        assert!(ThreadPulse::of(&view).is_stuck_since(begun));
-        count(&mut counters, &Burst::default(), Duration::ZERO);
-        assert!(!ThreadPulse::of(&view).is_stuck_since(begun));
-        parked(&mut counters);
-        let waiting = ThreadPulse::of(&view);
-        assert!(waiting.parked && !ThreadPulse::of(&view).is_stuck_since(waiting));
-        woken(&mut counters);
-        let awake = ThreadPulse::of(&view);
-        assert!(ThreadPulse::of(&view).is_stuck_since(awake));
     }
 }

@@ -11,7 +11,7 @@ mod thread;
 mod worker;
 mod workers;
 
-pub use counters::{COUNTERS, LatencyHistogram, ThreadPulse, WorkerTotals};
+pub use counters::{COUNTERS, LatencyHistogram, WorkerTotals};
 pub use panics::catch_panic;
 pub use stream::{
     ClientIdentity, Connections, Ending, HandedConnection, IsProxy, Shares, StreamLimits, Streams,

@@ -1,6 +1,6 @@
 //! The worker: one thread with its ports and its application.
 
-use crate::counters::{COUNTERS, count, count_done, parked, woken};
+use crate::counters::{COUNTERS, count, count_done};
 use crate::limits::{DEFERRED_WAIT_MAX, PORTS_MAX, TURNS_LAST_MAX};
 use crate::limits::{STUCK_PAUSE, TURNS_TAKEN_BACK_MAX, TURNS_UNPOLLED_MAX};
 use crate::port_changes::PortChanges;
@@ -250,21 +250,15 @@ impl<P: Port, A: App> Worker<P, A> {
             *busy |= port.is_stuck() || port.as_fd().is_none();
         }
         let waits = !self.is_busy();
-        let parks = mem::replace(&mut self.is_quiet, true) || waits;
-        if parks {
+        if mem::replace(&mut self.is_quiet, true) || waits {
             self.app.park();
-            parked(&mut self.counters);
         }
         // Most workers have few ports, so that the array fits a cache line or two.
         let asked = match self.ports.len() {
             0..3 => self.poll::<4>(waits),
             3..15 => self.poll::<16>(waits),
             _ => self.poll::<{ PORTS_MAX + 2 }>(waits),
-        };
-        if parks {
-            woken(&mut self.counters);
-        }
-        let asked = asked?;
+        }?;
         if asked.is_called {
             self.poll_deferred();
         }

@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
+use test_support::thread::StoppedThread;
 use test_support::wait::{self, deadline};
 
 /// A server with an admin socket, and one zone.
@@ -321,4 +322,27 @@ fn readiness_does_not_flap_during_a_hot_restart() {
     });
     assert!(asked > 0 && served.status() == Some(0));
     assert!(readiness(ops).contains("200"), "the new process's");
+}
+
+/// What one server needs from others may fail for all at once; a thread that hangs is its own.
+#[test]
+fn hanging_thread_makes_the_server_unready_until_it_goes_on() {
+    // A free port at an address that no client and no other test uses.
+    let free = TcpListener::bind("127.0.0.6:0").expect("a socket");
+    let ops = free.local_addr().expect("bound");
+    drop(free);
+    let config = format!("[ops]\nlisten = \"{ops}\"\n");
+    let mut served = start("operate_hang", &config);
+    wait::until_value("readiness", || readiness(ops), |line| line.contains("200"));
+    for thread in ["worker-1", "streams-0"] {
+        let hanging = StoppedThread::stop(served.child.id(), thread);
+        wait::until_value("unreadiness", || readiness(ops), |line| line.contains("503"));
+        let status = ask(&served, "status");
+        let told = text(&status);
+        assert_eq!(status.status.code(), Some(1), "{told}");
+        assert!(told.contains(&format!("{thread} has answered no query")), "{told}");
+        drop(hanging);
+        wait::until_value("readiness again", || readiness(ops), |line| line.contains("200"));
+    }
+    served.end();
 }

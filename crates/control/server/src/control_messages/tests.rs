@@ -68,7 +68,7 @@ impl Scene {
                 messages.receive_from(vec![app.control(messages.waker()).expect("a descriptor")]);
                 tell.send(app).expect("the test waits");
                 tokio::select! {
-                    ended = messages.run(handlers) => ended.expect("it runs"),
+                    ended = messages.run(handlers, || {}) => ended.expect("it runs"),
                     _ = ended => {}
                 }
             });

@@ -2,7 +2,9 @@
 use super::{Server, lock};
 use crate::resources::VERSION;
 use data_plane::seconds;
-use server_status::{ApiStatus, CertificateStatus, Process, Status, failed_threads, find_faults};
+use server_status::{
+    ApiStatus, CertificateStatus, Process, Status, failed_threads, find_faults, hindrance,
+};
 use std::time::SystemTime;
 
 impl Server {
@@ -31,6 +33,7 @@ impl Server {
         }
         self.sources.fill_status(&mut status);
         status.faults = find_faults(&status);
+        status.was_ready = self.stage.note_readiness(hindrance(&status).is_none());
         status
     }
 
@@ -41,7 +44,7 @@ impl Server {
         self.rest.certificates().into_iter().chain(of_etcd).collect()
     }
 
-    /// Whether workers and streams make progress, and the control threads run.
+    /// Whether no worker or stream thread hangs, and the control threads run.
     ///
     /// # Errors
     /// The thread that does not.
@@ -49,6 +52,6 @@ impl Server {
         if let Some(why) = failed_threads(&self.sources.failed()) {
             return Err(why);
         }
-        self.plane.check_progress()
+        self.plane.hung_thread().map_or(Ok(()), Err)
     }
 }

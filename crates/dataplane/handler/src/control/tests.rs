@@ -167,3 +167,18 @@ fn last_event(queue: &mut ControlQueue) -> Option<(u64, Decision)> {
     });
     last
 }
+
+#[test]
+fn query_of_the_server_itself_is_no_message() {
+    let (mut queue, mut receiver) = pair();
+    let is_queried = |queue: &mut ControlQueue| queue.take_answers(|_, _, _| panic!("no message"));
+    assert!(!is_queried(&mut queue));
+    receiver.query_self();
+    receiver.query_self();
+    assert!(is_queried(&mut queue));
+    assert!(!is_queried(&mut queue), "it is answered once");
+    for _ in 0..2 * CONTROL_ANSWERS_LEN_MAX / 16 {
+        receiver.query_self();
+    }
+    assert!(is_queried(&mut queue), "a full ring has some");
+}

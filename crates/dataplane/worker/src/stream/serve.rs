@@ -8,7 +8,6 @@ use super::connection::{Connection, ConnectionState};
 use super::ending::{ACCEPTED, ConnectionCounters, Ending, FAILED, FIRST_ENDING};
 use super::responder::StreamBuffers;
 use super::{HandedConnection, StreamLimits, listen};
-use crate::counters::{parked, woken};
 use crate::limits::{
     ACCEPT_PAUSE, ACCEPTS_MAX, BACKLOG_MAX, CROWD_PAUSE, DEFERRED_WAIT_MAX, DRAIN_TIME, EVENTS_MAX,
     HAND_OVER_MAX, STOP_MAX, USED_AGAIN,
@@ -147,10 +146,7 @@ impl<A: App> StreamServer<A> {
             Timespec { tv_sec: millis / 1_000, tv_nsec: millis % 1_000 * 1_000_000 }
         });
         self.buffers.responder.app.park();
-        parked(&mut self.buffers.responder.counters);
-        let waited = epoll::wait(&self.epoll, events, timeout.as_ref());
-        woken(&mut self.buffers.responder.counters);
-        match waited {
+        match epoll::wait(&self.epoll, events, timeout.as_ref()) {
             Err(Errno::INTR) => Ok(0),
             waited => Ok(waited?),
         }

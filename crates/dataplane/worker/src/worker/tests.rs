@@ -1,8 +1,8 @@
 //! Workers on ports in memory, turn by turn.
 
 use super::*;
+use crate::WorkerTotals;
 use crate::port_changes::{PortChangeSender, wait};
-use crate::{ThreadPulse, WorkerTotals};
 use packet::{Ingress, Packet, Transport};
 use port_contract::Loopback;
 use rustix::event::{EventfdFlags, eventfd};
@@ -73,12 +73,10 @@ fn port_without_a_descriptor_is_polled_and_its_worker_parks_while_it_is_quiet() 
     let ports = vec![Loopback::new(64).unwrap(), Loopback::polled(64)];
     let app = CountingEcho(Arc::clone(&parks));
     let mut worker = Worker::new(ports, app, stop.clone()).unwrap();
-    let pulse = ThreadPulse::of(&worker.counters());
     for _ in 0..=TURNS_UNPOLLED_MAX {
         assert!(worker.turn().unwrap().is_continue(), "it would wait forever");
     }
     assert_eq!(parks.load(Ordering::Relaxed), 2);
-    assert!(!ThreadPulse::of(&worker.counters()).is_stuck_since(pulse));
     for (place, text) in [(1, b"polled"), (0, b"socket")] {
         worker.ports[place].push("192.0.2.1:1053".parse().unwrap(), text);
         let answered = (0..=TURNS_UNPOLLED_MAX).any(|_| {

@@ -1,5 +1,6 @@
 //! Which folder a server works in: `[server] data_dir`, or a folder of its own in it if others may
 //! write there: each of them could replace all files in it.
+use crate::files;
 use crate::lock::DataLock;
 use rustix::process::{getegid, geteuid, getgroups};
 use std::fs::{self, DirBuilder, Metadata};
@@ -66,7 +67,7 @@ pub fn settle(folder: &Path, is_hot_restart: bool) -> Result<PathBuf, String> {
     let _lock = DataLock::take(folder, None)?;
     let unfinished = folder.join(UNFINISHED);
     move_files(folder, &unfinished, me)
-        .and_then(|()| fs::rename(&unfinished, &own))
+        .and_then(|()| files::rename(&unfinished, &own))
         .map_err(|error| format!("[server] data_dir: {} cannot be made: {error}", own.display()))?;
     check_own(&own, me).map(|()| own)
 }
@@ -112,10 +113,9 @@ fn move_files(folder: &Path, to: &Path, me: u32) -> io::Result<()> {
             || ENDS.iter().any(|end| text.ends_with(end));
         let found = fs::symlink_metadata(entry.path())?;
         if is_ours && !found.is_symlink() && found.uid() == me {
-            fs::rename(entry.path(), to.join(&name))?;
+            files::rename(&entry.path(), &to.join(&name))?;
         }
     }
-    fs::File::open(to)?.sync_all()?;
     fs::File::open(folder)?.sync_all()
 }
 
@@ -124,22 +124,13 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
-    struct Scratch(PathBuf);
+    struct Scratch(test_support::folder::Folder);
 
     impl Scratch {
         fn new(name: &str, mode: u32) -> Self {
-            let name = format!("dunlin-data-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let _ = fs::remove_dir_all(&path);
-            fs::create_dir(&path).expect("a folder");
-            fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
+            let folder = test_support::folder::Folder::new(name);
+            fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).expect("ours");
+            Self(folder)
         }
     }
 
@@ -147,8 +138,8 @@ mod tests {
     fn folder_that_only_the_server_writes_is_used_as_it_is() {
         for mode in [0o700, 0o750, 0o755] {
             let scratch = Scratch::new("alone", mode);
-            assert_eq!(settle(&scratch.0, false), Ok(scratch.0.clone()));
-            assert_eq!(existing(&scratch.0), scratch.0);
+            assert_eq!(settle(&scratch.0, false), Ok(scratch.0.to_owned()));
+            assert_eq!(existing(&scratch.0), *scratch.0);
         }
         let missing = Path::new("/does/not/exist");
         assert_eq!(settle(missing, false), Ok(missing.to_owned()), "it is made later");
@@ -158,7 +149,7 @@ mod tests {
     fn files_of_a_folder_that_others_write_move_to_a_folder_of_the_server() {
         for mode in [0o777, 0o1777] {
             let scratch = Scratch::new("shared", mode);
-            let folder = &scratch.0;
+            let folder = &*scratch.0;
             for name in ["records.redb", "health.state", "tokens.copy", "credentials.json"] {
                 fs::write(folder.join(name), name).expect("written");
             }
@@ -171,7 +162,7 @@ mod tests {
             fs::set_permissions(folder.join(UNFINISHED), fs::Permissions::from_mode(0o700))
                 .unwrap();
             fs::rename(folder.join("tokens.copy"), folder.join("server.new/tokens.copy")).unwrap();
-            assert_eq!(settle(folder, true), Ok(folder.clone()), "the old process uses them");
+            assert_eq!(settle(folder, true), Ok(folder.to_owned()), "the old process uses them");
             let own = folder.join(OWN);
             assert_eq!(settle(folder, false), Ok(own.clone()));
             let mut names: Vec<_> =

@@ -5,14 +5,11 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::PathBuf;
 
 /// A folder that is removed after the test.
-struct Scratch(PathBuf);
+struct Scratch(test_support::folder::Folder);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("dunlin-files-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
+        Self(test_support::folder::Folder::new(name))
     }
 
     fn folder(&self) -> Folder {
@@ -24,12 +21,6 @@ impl Scratch {
         fs::write(&path, "kept").expect("written");
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
         path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -1,7 +1,6 @@
 //! Kubernetes as a source of records: watches the API server and turns its objects into names.
 #![forbid(unsafe_code)]
 
-mod access_files;
 mod body;
 mod checks;
 pub mod client;

@@ -22,16 +22,11 @@ pub const SET_LEN_MAX: usize = 65_000;
 pub const SET_RECORDS_MAX: usize = zone_manager::RECORDS_MAX;
 /// Fewer services than this fit the set of a reverse name, however long their names are.
 pub const SHARED_MIN: usize = SET_LEN_MAX / (12 + 255);
-/// How long a connection may take to be made.
-pub const CONNECT_MAX: Duration = Duration::from_secs(5);
 /// A stream without an event for so long is opened again. The API server sends a bookmark each
 /// minute; this is two of them, and a little.
 pub const SILENCE_MAX: Duration = Duration::from_secs(130);
 /// How long the next bytes of any other response may take.
 pub const STALL_MAX: Duration = Duration::from_secs(60);
-/// A peer that acknowledges nothing for so long is dead: idle time, interval of probes, probes.
-pub const KEEPALIVE: (Duration, Duration, u32) =
-    (Duration::from_secs(10), Duration::from_secs(5), 3);
 /// The longest wait that a server can request by `Retry-After`.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 /// How often a kind of object is looked for that the cluster does not know.

@@ -3,7 +3,7 @@ use crate::limits::{NODES_MAX, NODES_PAGE};
 use futures_util::StreamExt;
 use http::Request;
 use kube::core::WatchEvent;
-use kube_api::{Api, ApiError, encode, told};
+use kube_api::{Api, ApiError, encode};
 use scale_rules::Nodes;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -246,8 +246,8 @@ async fn follow(
         let what = "watch of nodes";
         let request = Request::get(&path).body(Vec::new());
         let request = request.map_err(|error| ApiError::Other(format!("{what}: {error}")))?;
-        let events = api.client().request_events::<Object>(request).await;
-        let events = events.map_err(|error| told(what, error))?;
+        let events = api.client().await?.request_events::<Object>(request).await;
+        let events = events.map_err(|error| api.told(what, error))?;
         let mut events = pin!(events);
         loop {
             let silent =
@@ -255,7 +255,7 @@ async fn follow(
             let event = timeout(silence_max, events.next()).await.map_err(|_| silent())?;
             match event {
                 None => break,
-                Some(Err(error)) => return Err(told(what, error)),
+                Some(Err(error)) => return Err(api.told(what, error)),
                 Some(Ok(WatchEvent::Added(node) | WatchEvent::Modified(node))) => {
                     version.clone_from(&node.metadata.version);
                     table.change(node.metadata.name.clone(), Some(Node::of(&node)));

@@ -1,8 +1,10 @@
-//! A Kubernetes API server as commands of a node use it: objects as JSON, Events, and rights that
-//! may be missing.
+//! The client of a Kubernetes API server: how it is found, the connection, objects as JSON, Events,
+//! and rights that may be missing.
 #![forbid(unsafe_code)]
 
+mod access_files;
 mod api;
+mod connection;
 mod event;
 pub mod limits;
 #[cfg(any(test, feature = "lying-server"))]
@@ -11,7 +13,8 @@ pub mod lying;
 mod messages;
 mod rights;
 
-pub use api::{Api, ApiError, encode, told};
+pub use api::{Api, ApiError, encode};
+pub use connection::{Access, Connection, causes};
 pub use event::{Event, Subject, seconds};
 pub use messages::Messages;
 pub use rights::{Feature, Rights};

@@ -38,7 +38,7 @@ pub fn run() -> ExitCode {
         Command::Restore(command) => client::health::set(&command, "auto"),
         Command::ForceDown(command) => client::health::set(&command, "force-down"),
         Command::ForceUp(command) => client::health::set(&command, "force-up"),
-        Command::Zones(command) => client::remote::zones::run(&command),
+        Command::Zones(command) => client::remote::zones::run(&command, store_redb::salvage),
         Command::Records(command) => client::remote::records::run(&command),
         Command::Journal(command) => client::remote::journal::run(&command),
         Command::Token(command) => client::tokens::run(&command),

@@ -103,7 +103,7 @@ pub async fn show(
     let FleetStatus { name, fault, .. } = fleet.status();
     let members = fleet.members().await.map_err(refused)?;
     let revision = members.iter().map(|member| member.revision).max().unwrap_or_default();
-    let now = records::codec::milliseconds(SystemTime::now());
+    let now = store::codec::milliseconds(SystemTime::now());
     let members = members.into_iter().map(|member| MemberBody::new(member, revision, now));
     Ok(axum::Json(FleetBody { name, fault, revision, form, members: members.collect() }))
 }

@@ -10,13 +10,13 @@ use axum::response::{IntoResponse, Response};
 use hyper::StatusCode;
 use hyper::header::ETAG;
 use model::BrokenRule;
-use records::limits::REASON_LEN_MAX;
 use records::{
     Precondition, Refused, Revision, SetKey, SetWarning, View, WriteContext, WriteResult,
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
+use store::limits::REASON_LEN_MAX;
 use tokio::time::timeout;
 use utoipa::{IntoParams, ToSchema};
 use wire::NameBuf;

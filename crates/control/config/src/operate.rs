@@ -355,12 +355,13 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 15] = [
+    pub(super) const PARTS: [&'static str; 17] = [
         "admin",
         "api",
         "data-plane",
         "durable",
         "health",
+        "kube-api",
         "listen",
         "process",
         "query-samples",
@@ -368,6 +369,7 @@ impl Level {
         "server",
         "source-file",
         "source-kube",
+        "store",
         "store-etcd",
         "store-redb",
         "zone-manager",

@@ -6,29 +6,22 @@
 //! memory.
 #![forbid(unsafe_code)]
 
-pub mod codec;
 mod fleet;
-mod form;
 mod health;
 pub mod limits;
 mod lint;
 mod prepare;
 mod queue;
 mod read;
-pub mod serial;
 mod service;
 pub mod shadow;
 mod shared;
-pub mod snapshot;
-mod store;
 mod types;
 mod wildcards;
 mod writer;
-mod zone_list;
 mod zones;
 
 pub use fleet::Fleet;
-pub use form::Form;
 pub use health::StoreHealth;
 pub use model::{
     Choice, Edit, EditKind, InvalidEdit, MinUp, Policy, Precondition, Revision, SetKey, SetRules,
@@ -37,15 +30,14 @@ pub use model::{
 pub use read::JournalPage;
 pub use service::{RecordService, ServiceThreads, SnapshotSource, StoreSource, WRITER_THREAD};
 pub use store::{
-    Action, Commit, CommitError, CommitId, Deletion, JournalPart, PreparedWrite, RawSet, Reader,
-    RestoreInfo, Store, StoreError, StoreSize, StoredZone, Watch, WatchLost, WatchWaker,
+    Action, ChangeKind, Commit, CommitError, CommitId, Deletion, Form, JournalEntry, JournalPart,
+    PreparedWrite, RawSet, Reader, RestoreInfo, Store, StoreError, StoreSize, StoredZone, Watch,
+    WatchLost, WatchWaker, WrittenSet,
 };
 pub use types::{
-    Batch, ChangeKind, JournalEntry, Refused, SetFilter, SetPage, SetWarning, StoredSet,
-    WriteContext, WriteResult, WrittenSet, ZoneInfo,
+    Batch, Refused, SetFilter, SetPage, SetWarning, StoredSet, WriteContext, WriteResult, ZoneInfo,
 };
 pub use wildcards::{Hiding, WriteRights};
-pub use zone_list::{ZONE_LIST, evidence_of_store};
 pub use zone_manager::ZoneOwner;
 
 #[cfg(test)]

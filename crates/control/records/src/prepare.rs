@@ -1,6 +1,4 @@
 //! Validates batches and applies them to their zones, before anything is written.
-use crate::limits::{EDITS_MAX, JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, JOURNAL_NAMES_MAX};
-use crate::serial::{SerialStamp, is_newer, offset_after};
 use crate::zones::{ZoneHead, serial_of, with_serial};
 use crate::{
     Action, Batch, Deletion, Edit, EditKind, InvalidEdit, Policy, PreparedWrite, Refused, Revision,
@@ -10,6 +8,8 @@ use compile::{Loader, Zone, ZoneProblem};
 use image::{HashKey, Tree};
 use model::BrokenRule;
 use std::sync::Arc;
+use store::limits::{EDITS_MAX, JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, JOURNAL_NAMES_MAX};
+use store::serial::{SerialStamp, is_newer, offset_after};
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::validate::{self, relative};
 
@@ -298,7 +298,7 @@ pub fn follow(
         (Action::Delete(_), _) => return Ok(None),
         (Action::Change(_), None) => return Err(Refused::NoSuchZone),
         (Action::Change(changes), Some(mut head)) => {
-            let changes: Vec<_> = changes.iter().map(WrittenSet::compiled).collect();
+            let changes: Vec<_> = changes.iter().map(compiled).collect();
             head.zone.change_all(&changes).map_err(invalid)?;
             (head.zone, head.stamp.offset)
         }
@@ -323,7 +323,7 @@ fn add_rules(zone: &mut Zone, changes: &[WrittenSet]) -> Result<(), Refused> {
         if change.after.as_ref().is_none_or(|value| value.policy == Policy::All) {
             continue;
         }
-        zone.change_all(&[change.compiled()])
+        zone.change_all(&[compiled(change)])
             .map_err(|ZoneProblem { rule, what, .. }| invalid(index, "edits", rule, what))?;
     }
     Ok(())
@@ -351,4 +351,11 @@ fn default_soa(batch: &Batch) -> Option<Edit> {
     let names = server.iter().chain(mail.as_name().as_bytes()).copied();
     let data = vec![names.chain(numbers).collect()];
     Some(Edit::put(batch.zone.clone(), Rtype::SOA, SetValue::new(SOA_TTL, data)))
+}
+
+/// The change of a set in the form that the compiler applies.
+fn compiled(change: &WrittenSet) -> compile::SetChange<'_, Box<[u8]>> {
+    let set = change.after.as_ref().map(|value| (value.ttl, &value.data[..]));
+    let rules = change.after.as_ref().map(|value| value.policy.pack()).unwrap_or_default();
+    compile::SetChange { name: &change.name, rtype: change.rtype, set, rules }
 }

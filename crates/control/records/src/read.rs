@@ -4,7 +4,6 @@
 //! Zones of the store are read from the store, so that a set and its revision are consistent.
 //! Others are read from the image.
 use crate::limits::{JOURNAL_PAGE_MAX, PAGE_BYTES_MAX, PAGE_LOOKED_AT_MAX, PAGE_SETS_MAX};
-use crate::serial::SerialStamp;
 use crate::service::RecordService;
 use crate::zones::{key, served};
 use crate::{
@@ -18,6 +17,7 @@ use std::collections::HashSet;
 use std::io::Write;
 use std::iter::successors;
 use std::ops::ControlFlow;
+use store::serial::SerialStamp;
 use wire::{Name, NameBuf, Rtype};
 
 /// A part of a zone's journal.

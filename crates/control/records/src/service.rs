@@ -4,7 +4,6 @@ use crate::limits::LIVE_WAITERS_MAX;
 use crate::queue::{QueueGuard, WriteQueue, WriteRequest, ZoneRequest};
 use crate::shared::{Published, SharedService, refused};
 use crate::writer::Writer;
-use crate::zone_list::ZoneList;
 use crate::{
     Batch, Fleet, Reader, Refused, Revision, Store, StoreError, StoreHealth, WriteContext,
     WriteResult,
@@ -13,6 +12,7 @@ use std::io::{self, Read, Seek};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use store::ZoneList;
 use tokio::sync::watch;
 use wire::NameBuf;
 use zone_manager::{
@@ -32,6 +32,8 @@ impl<S: Read + Seek + Send> SnapshotSource for S {}
 pub struct StoreSource {
     /// The store. It need not be open.
     pub store: Box<dyn Store>,
+    /// The servers that share it; `None`: it is of this server alone.
+    pub fleet: Option<Arc<dyn Fleet>>,
     /// Whether to wait for another process to release its files.
     pub waits: bool,
     /// The file for the names of its zones; `None`: no list.
@@ -82,14 +84,14 @@ impl Source for StoreSource {
 impl StoreSource {
     /// Opens the store and publishes its zones.
     pub(crate) fn open(self, updates: UpdateSender) -> (Arc<SharedService>, Writer) {
-        let Self { store, waits, list, may_write } = self;
+        let Self { store, fleet, waits, list, may_write } = self;
         let shared = Arc::new(SharedService {
             publisher: updates.publisher(),
             reader: store.reader(),
             queue: WriteQueue::default(),
             published: watch::Sender::default(),
             health: Health::default(),
-            fleet: store.fleet(),
+            fleet,
             may_write,
         });
         let mut writer = Writer::new(Arc::clone(&shared), updates, store, ZoneList::new(list));
@@ -108,7 +110,13 @@ impl RecordService {
         publisher: &ZonePublisher,
         store: Box<dyn Store>,
     ) -> io::Result<(Self, ServiceThreads)> {
-        publisher.start_source(StoreSource { store, waits: false, list: None, may_write: true })
+        publisher.start_source(StoreSource {
+            store,
+            fleet: None,
+            waits: false,
+            list: None,
+            may_write: true,
+        })
     }
 
     fn ask<T>(

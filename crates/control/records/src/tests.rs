@@ -49,7 +49,8 @@ fn scene(store: MemoryStore) -> TestService {
 
 /// As `scene`, with a wrapper of the store.
 fn scene_on(front: Box<dyn Store>, store: MemoryStore) -> TestService {
-    let opening = StoreSource { store: front, waits: false, list: None, may_write: true };
+    let opening =
+        StoreSource { store: front, fleet: None, waits: false, list: None, may_write: true };
     TestService { store, ..scene_opened(opening) }
 }
 
@@ -455,7 +456,7 @@ fn snapshot_restores_everything() {
         assert!(restore(damaged).is_err(), "{len}");
     }
     let mut newer = snapshot.clone();
-    newer[15] = b'1' + snapshot::FORMAT;
+    newer[15] = b'1' + store::snapshot::FORMAT;
     assert!(restore(newer).unwrap_err().to_string().contains("newer version"));
     assert_eq!(scene.answered("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 2]));
     let written = restore(snapshot).unwrap();

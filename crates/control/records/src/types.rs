@@ -1,10 +1,10 @@
 //! Writes, their principals, and errors.
-use crate::limits::{EDITS_MAX, REASON_LEN_MAX, ZONES_MAX};
 use crate::{CommitId, WriteRights};
-use model::{BrokenRule, Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue, View};
+use model::{BrokenRule, Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue};
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
+use store::limits::{EDITS_MAX, REASON_LEN_MAX, ZONES_MAX};
 use wire::{NameBuf, Rtype};
 use zone_manager::{Sequence, Stopped, ZoneOwner};
 
@@ -130,63 +130,6 @@ pub struct SetFilter {
     pub prefix: Option<NameBuf>,
     /// Only this type.
     pub rtype: Option<Rtype>,
-}
-
-/// The kind of a journal entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
-    /// The zone was created.
-    Created,
-    /// Sets of it changed.
-    Changed,
-    /// The zone was restored from a snapshot.
-    Restored,
-    /// The zone was deleted.
-    Deleted,
-}
-
-/// One set before and after a write.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WrittenSet {
-    /// Its name relative to the origin, in lower case, without a root.
-    pub name: Box<[u8]>,
-    /// Its type.
-    pub rtype: Rtype,
-    /// Its view.
-    pub view: View,
-    /// The earlier content; `None`: it did not exist. [`SetValue::UNKEPT`] if the journal does not
-    /// store the data.
-    pub before: Option<SetValue>,
-    /// The new content; `None`: it was removed. Stored as `before`.
-    pub after: Option<SetValue>,
-}
-
-impl WrittenSet {
-    /// The change in the form that the compiler applies.
-    pub(crate) fn compiled(&self) -> compile::SetChange<'_, Box<[u8]>> {
-        let set = self.after.as_ref().map(|value| (value.ttl, &value.data[..]));
-        let rules = self.after.as_ref().map(|value| value.policy.pack()).unwrap_or_default();
-        compile::SetChange { name: &self.name, rtype: self.rtype, set, rules }
-    }
-}
-
-/// One write to a zone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JournalEntry {
-    /// Its revision.
-    pub revision: Revision,
-    /// The time of the request, to the millisecond.
-    pub when: SystemTime,
-    /// The principal.
-    pub by: String,
-    /// The reason, if the client gave one.
-    pub reason: Option<String>,
-    /// Its kind.
-    pub kind: ChangeKind,
-    /// The number of changed sets.
-    pub count: u64,
-    /// The change of each set; empty if there were too many.
-    pub changes: Vec<WrittenSet>,
 }
 
 /// Why a request was refused.

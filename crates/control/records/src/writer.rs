@@ -6,13 +6,11 @@ mod outage;
 #[cfg(test)]
 mod simulation;
 
-use crate::limits::{GROUP_EDITS_MAX, RETRY_FIRST, ZONES_MAX};
+use crate::limits::{GROUP_EDITS_MAX, RETRY_FIRST};
 use crate::lint;
 use crate::prepare;
 use crate::queue::{WriteRequest, ZoneRequest};
-use crate::serial::{SerialStamp, offset_after};
 use crate::shared::{SharedService, refused};
-use crate::zone_list::ZoneList;
 use crate::zones::{ZoneHeads, key};
 use crate::{
     Action, Batch, Edit, Form, Precondition, PreparedWrite, Refused, Revision, SetKey, Store,
@@ -24,6 +22,9 @@ use outage::RetryTimer;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;
+use store::ZoneList;
+use store::limits::ZONES_MAX;
+use store::serial::{SerialStamp, offset_after};
 use wire::{Name, NameBuf};
 use zone_manager::{Promise, Sequence, UpdateSender};
 

@@ -1,12 +1,12 @@
 //! The zones of the store with all taken writes. They share their content with the image, so there
 //! is no second copy.
-use crate::serial::SerialStamp;
 use crate::{Reader, StoreError, StoredSet, StoredZone};
 use compile::{OrderedLoader, SetChange, Zone, ZoneProblem};
 use image::HashKey;
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use store::serial::SerialStamp;
 use wire::{Name, NameBuf, Rtype};
 
 /// Bytes of the numbers after the names of an SOA; the serial is the first (RFC 1035 §3.3.13).

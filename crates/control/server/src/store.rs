@@ -1,14 +1,14 @@
 //! The store of the server: opens it, reports its status, and stops it.
-use crate::etcd::{self, EtcdSettings, EtcdStore, OwnLease};
+use crate::etcd::{self, EtcdSettings, OwnLease};
 use crate::resources::VERSION;
 use config::limits::MEMBER_NAME_LEN_MAX;
 use config::{Config, Etcd, Server, StoreKind};
-use records::{Form, RecordService, ServiceThreads, Store, StoreSize, StoreSource};
+use records::{Fleet, Form, RecordService, ServiceThreads, Store, StoreSize, StoreSource};
 use server_status::{Member, StoreStatus, StoreZoneFault};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use store_redb::RedbStore;
 use zone_manager::ZonePublisher;
@@ -40,21 +40,22 @@ impl Stored {
         let StoreConfig { kind, folder, etcd, may_write } = config;
         let Some(folder) = folder else { return Ok(None) };
         let began = Instant::now();
-        let (store, of_files): (Box<dyn Store>, PathBuf) = match kind {
+        let (store, fleet, of_files): (Box<dyn Store>, Option<Arc<dyn Fleet>>, _) = match kind {
             StoreKind::None => return Ok(None),
             StoreKind::Redb => {
                 let store = RedbStore::closed(folder).map_err(io::Error::other)?;
-                (Box::new(store), folder.clone())
+                (Box::new(store), None, folder.clone())
             }
             StoreKind::Etcd => {
-                let store = EtcdStore::closed(folder, etcd.clone()).map_err(io::Error::other)?;
-                (Box::new(store), etcd::replica_folder(folder))
+                let opened = etcd::open(folder, etcd.clone()).map_err(io::Error::other)?;
+                (opened.0, Some(opened.1), etcd::replica_folder(folder))
             }
         };
         let source = StoreSource {
             store,
+            fleet,
             waits: is_hot_restart,
-            list: Some(folder.join(records::ZONE_LIST)),
+            list: Some(folder.join(store::ZONE_LIST)),
             may_write: *may_write,
         };
         let (service, serving) = control.start_source(source)?;

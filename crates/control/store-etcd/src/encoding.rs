@@ -4,15 +4,15 @@
 //! commit  "DUNLIN COMMIT 2\n", id (16), before (16), nonce (16), base (8), parts (4), writes
 //! commit  "DUNLIN COMMIT 1\n", id (16), base (8), parts (4), writes      of older versions
 //! ```
-//! Numbers are little-endian; each write is that of `records::codec`. With parts, the writes are in
+//! Numbers are little-endian; each write is that of `store::codec`. With parts, the writes are in
 //! as many staged parts. With the highest bit of their number, the parts are a snapshot that
 //! replaces everything.
 //!
 //! The id is a hash of all that follows it and of the staged parts, and `before` is the id of the
 //! commit before it. So two histories that differ anywhere have different ids from there on.
-use records::codec::{self, DamagedRecord};
 use records::{Commit, CommitId, PreparedWrite, Revision};
 use ring::digest::{Context, SHA256};
+use store::codec::{self, DamagedRecord};
 
 const MARK: &[u8] = b"DUNLIN COMMIT 2\n";
 const MARK_UNLINKED: &[u8] = b"DUNLIN COMMIT 1\n";

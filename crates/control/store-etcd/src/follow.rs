@@ -9,11 +9,11 @@ use crate::replica::Origin;
 use crate::shared::Shared;
 use crate::staged;
 use etcd_client::KeyValue;
-use records::codec::milliseconds;
 use records::{Commit, CommitId, PreparedWrite, Revision, WatchWaker};
 use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
+use store::codec::milliseconds;
 use tokio::sync::mpsc::Sender;
 
 /// What the task found.

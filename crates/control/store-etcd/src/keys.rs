@@ -18,9 +18,9 @@
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
 //! Names are in lower case and presentation form; a slash in them is `\047`.
-use records::serial::SerialStamp;
 use records::{CommitId, Form, Revision};
 use serde::{Deserialize, Serialize};
+use store::serial::SerialStamp;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::HealthTarget;
 

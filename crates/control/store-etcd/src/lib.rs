@@ -30,14 +30,16 @@ mod store;
 mod waits;
 mod watch;
 
+pub use self::store::EtcdStore;
 pub use documents::{CheckDocument, DocumentKind, EtcdDocuments};
 pub use keyspace::EtcdLink;
 pub use map::EtcdMap;
 pub use members::OwnLease;
+use records::{Fleet, Store, StoreError};
 use server_status::Member;
 pub use states::EtcdStates;
 use std::path::{Path, PathBuf};
-pub use store::EtcdStore;
+use std::sync::Arc;
 
 /// Where etcd is, and how to log in.
 #[derive(Clone, Debug, Default)]
@@ -58,6 +60,19 @@ pub struct EtcdSettings {
     pub may_write: bool,
     /// What tells this server from another one of its name: the same in all settings of a server.
     pub own: OwnLease,
+}
+
+/// A store, and the servers that share it.
+pub type SharedStore = (Box<dyn Store>, Arc<dyn Fleet>);
+
+/// The store of a fleet, and its other servers. Its replica is in the data folder of the server.
+///
+/// # Errors
+/// The folder cannot be created, or no thread can be started.
+pub fn open(data_dir: &Path, settings: EtcdSettings) -> Result<SharedStore, StoreError> {
+    let store = EtcdStore::closed(data_dir, settings)?;
+    let fleet = store.fleet();
+    Ok((Box::new(store), fleet))
 }
 
 /// The folder of the replica in the data folder of a server.

@@ -7,14 +7,14 @@ use crate::replica::Origin;
 use crate::staged::{self, Move};
 use etcd_client::KeyValue;
 use model::read_stored;
-use records::codec::{self, zone_key};
-use records::serial::SerialStamp;
-use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{Action, Form, PreparedWrite, Revision, StoreError, View, WrittenSet};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use store::codec::{self, zone_key};
+use store::serial::SerialStamp;
+use store::snapshot::{self, SnapshotItem, SnapshotWriter};
 use wire::{Name, NameBuf};
 
 /// A full list.

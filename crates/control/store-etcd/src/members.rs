@@ -94,7 +94,7 @@ impl From<RequestError> for Ended {
 
 /// Milliseconds since 1970.
 fn now() -> u64 {
-    records::codec::milliseconds(SystemTime::now())
+    store::codec::milliseconds(SystemTime::now())
 }
 
 impl EtcdFleet {

@@ -3,10 +3,11 @@ use crate::keys::{Keys, ZoneValue};
 use crate::limits::{OPS_MAX, TRANSACTION_BYTES_MAX};
 use etcd_client::{DeleteOptions, TxnOp};
 use model::write_stored;
-use records::serial::SerialStamp;
-use records::snapshot::{self, SnapshotItem};
-use records::{PreparedWrite, StoreError, codec};
+use records::{PreparedWrite, StoreError};
 use std::collections::BTreeMap;
+use store::codec;
+use store::serial::SerialStamp;
+use store::snapshot::{self, SnapshotItem};
 use wire::{Name, NameBuf};
 
 /// The changes of a transaction. No two concern the same key, because etcd refuses that.

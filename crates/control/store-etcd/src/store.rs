@@ -17,7 +17,6 @@ use crate::replica::{Origin, Replica};
 use crate::shared::Shared;
 use crate::staged;
 use crate::watch::EtcdWatch;
-use records::codec::zone_key;
 use records::{
     Action, Commit, CommitError, CommitId, Fleet, Form, PreparedWrite, Reader, RestoreInfo,
     Revision, Store, StoreError, Watch, WatchWaker,
@@ -28,6 +27,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use store::codec::zone_key;
 use tokio::sync::mpsc::channel;
 use tokio::time::timeout;
 
@@ -73,6 +73,11 @@ impl EtcdStore {
             hold: BatchHold::default(),
             last: None,
         })
+    }
+
+    /// The servers that share it.
+    pub fn fleet(&self) -> Arc<dyn Fleet> {
+        Arc::<EtcdFleet>::clone(&self.fleet)
     }
 
     fn replica(&self) -> MutexGuard<'_, Replica> {
@@ -162,7 +167,7 @@ impl EtcdStore {
             None => None,
         };
         let entry = part.and_then(|part| part.entries.into_iter().next());
-        let last = entry.map(|entry| (records::codec::milliseconds(entry.when), entry.by));
+        let last = entry.map(|entry| (store::codec::milliseconds(entry.when), entry.by));
         let newest = replica.last_commit(revision);
         let (origin, commit) = (replica.origin.clone(), NO_COMMIT);
         Ok(Known { revision, origin, newest, last, commit, is_linked: false, changed: 0 })
@@ -429,10 +434,6 @@ impl Store for EtcdStore {
     fn open_now(&mut self) -> Result<(), StoreError> {
         self.open_replica(false)?;
         self.fill()
-    }
-
-    fn fleet(&self) -> Option<Arc<dyn Fleet>> {
-        Some(Arc::<EtcdFleet>::clone(&self.fleet))
     }
 
     fn reader(&self) -> Arc<dyn Reader> {

@@ -2,11 +2,11 @@
 //! time, because their changes are scattered, and a page changed by several is written once. A
 //! waiting thread checkpoints at once.
 use crate::limits::{CHECKPOINT_BYTES, CHECKPOINT_INTERVAL, HALF_BYTES};
-use records::{PreparedWrite, StoreError};
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use store::{PreparedWrite, StoreError};
 
 /// Writes for the tree, and the sequence number of the newest log group among them; 0: none since
 /// the store was opened.

@@ -3,9 +3,9 @@ use crate::checkpoint::CheckpointBatch;
 use crate::limits::CHECKPOINT_NICENESS;
 use crate::shared::SharedStore;
 use crate::{failed, write};
-use records::StoreError;
 use rustix::process::setpriority_process;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use store::StoreError;
 
 /// Checkpoints all writes so far.
 ///

@@ -6,7 +6,6 @@ use crate::verified::VerifiedFile;
 use crate::wal::{StoreKey, Wal};
 use crate::{failed, read, store_error, write};
 use durable::files;
-use records::{Form, Revision, StoreError};
 use redb::backends::FileBackend;
 use redb::{Builder, Database, DatabaseError, StorageBackend};
 use rustix::fs::OFlags;
@@ -20,6 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use store::{Form, Revision, StoreError};
 
 /// The open files.
 pub struct OpenFiles {
@@ -159,7 +159,7 @@ pub fn open_files(folder: &Path, how: &TreeAccess<'_>) -> Result<OpenFiles, Stor
     let mut builder = DirBuilder::new();
     builder.recursive(true).mode(0o750).create(folder).map_err(unopened(folder))?;
     match (exists(&tree)?, exists(&log)?) {
-        (false, false) => match records::evidence_of_store(folder) {
+        (false, false) => match store::evidence_of_store(folder) {
             None => create(folder, how),
             Some(evidence) => Err(StoreError::Damaged(missing(folder, &evidence))),
         },
@@ -196,7 +196,7 @@ fn missing(folder: &Path, evidence: &str) -> String {
          {}, too",
         tree.display(),
         log.display(),
-        folder.join(records::ZONE_LIST).display()
+        folder.join(store::ZONE_LIST).display()
     )
 }
 

@@ -24,18 +24,18 @@ mod write;
 use files::TreeAccess;
 pub use files::paths;
 use limits::{CACHE_BYTES, FREE_BYTES_EACH, FREE_BYTES_EDIT, FREE_BYTES_MIN, GROUP_BYTES_MAX};
-use records::{
-    Commit, CommitError, CommitId, Form, PreparedWrite, Reader, RestoreInfo, Revision, Store,
-    StoreError, Watch, WatchWaker,
-};
 use redb::StorageBackend;
-pub use salvage::{SalvageReport, SalvagedZone, salvage};
+pub use salvage::salvage;
 pub use shared::WriteCondition;
 use shared::{SharedStore, StoreOpener};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
+use store::{
+    Commit, CommitError, CommitId, Form, PreparedWrite, Reader, RestoreInfo, Revision, Store,
+    StoreError, Watch, WatchWaker,
+};
 use verified::ChecksumMismatch;
 use wal::WalGroup;
 

@@ -3,16 +3,16 @@ use crate::limits::FREE_BYTES_MIN;
 use crate::tables::{DELETED, JOURNAL, META, SETS, ZONES, ZoneRow, set_key};
 use crate::wal::StoreKey;
 use crate::{RedbReader, checkpointer, failed, store_error};
-use records::codec::{self, zone_key};
-use records::limits::JOURNAL_PAGE_BYTES_MAX;
-use records::snapshot::SnapshotWriter;
-use records::{
-    ChangeKind, JournalPart, RawSet, Reader, Revision, SetKey, SetValue, StoreError, StoreSize,
-    StoredZone,
-};
 use redb::{Database, ReadTransaction, ReadableDatabase, ReadableTable};
 use std::io::Write;
 use std::ops::{Bound, ControlFlow};
+use store::codec::{self, zone_key};
+use store::limits::JOURNAL_PAGE_BYTES_MAX;
+use store::snapshot::SnapshotWriter;
+use store::{
+    ChangeKind, JournalPart, RawSet, Reader, Revision, SetKey, SetValue, StoreError, StoreSize,
+    StoredZone,
+};
 use wire::Name;
 
 impl RedbReader {

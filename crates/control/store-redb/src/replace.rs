@@ -1,11 +1,11 @@
 //! Replaces damaged files by those of a snapshot.
 use crate::files::{OpenMode, lock, open_file, paths};
 use crate::{RedbStore, failed, salvage};
-use records::{RestoreInfo, Store, StoreError};
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use store::{RestoreInfo, Store, StoreError};
 
 impl RedbStore {
     /// Creates a store from a snapshot in place of the files in `data_dir`, which are renamed to

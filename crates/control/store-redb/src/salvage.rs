@@ -4,38 +4,18 @@ use crate::files::{OpenMode, lock, open_file, paths, placed};
 use crate::tables::ZoneRow;
 use crate::tree::{ALL, TableRoots, Tree, TreeInfo, TreeItem};
 use crate::wal::Wal;
-use records::codec::{self, zone_key};
-use records::serial::SerialStamp;
-use records::snapshot::SnapshotWriter;
-use records::{Action, Form, PreparedWrite, Revision, StoreError, WrittenSet};
 use redb::StorageBackend;
 use std::collections::{BTreeMap, btree_map};
 use std::io::{self, Write};
 use std::iter::Peekable;
 use std::path::Path;
+use store::codec::{self, zone_key};
+use store::serial::SerialStamp;
+use store::snapshot::SnapshotWriter;
+use store::{
+    Action, Form, PreparedWrite, Revision, SalvageReport, SalvagedZone, StoreError, WrittenSet,
+};
 use wire::NameBuf;
-
-/// The result of a salvage.
-#[derive(Clone, Debug, Default)]
-pub struct SalvageReport {
-    /// The revision of the snapshot: at least that of all content.
-    pub revision: Revision,
-    /// The salvaged zones, in the order of their names.
-    pub zones: Vec<SalvagedZone>,
-    /// The damage, a sentence each; empty if there is none.
-    pub damage: Vec<String>,
-}
-
-/// A salvaged zone.
-#[derive(Clone, Debug)]
-pub struct SalvagedZone {
-    /// Its name.
-    pub origin: String,
-    /// Its record sets in the snapshot.
-    pub sets: u64,
-    /// Its lost record sets, if their number is still known.
-    pub lost: u64,
-}
 
 /// The stored value of a set; `None`: it was removed.
 type SalvagedSet = Option<Vec<u8>>;
@@ -57,7 +37,7 @@ struct StoreFiles {
     log: Option<Box<dyn StorageBackend>>,
 }
 
-/// Writes all verified content of a store's files as a snapshot, for [`records::Store::restore`] or
+/// Writes all verified content of a store's files as a snapshot, for [`store::Store::restore`] or
 /// [`crate::RedbStore::replace`]. Only reads the files; no server may have them open.
 ///
 /// # Errors

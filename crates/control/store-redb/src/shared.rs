@@ -3,13 +3,13 @@ use crate::checkpoint::Checkpoints;
 use crate::files::{OpenFiles, caught, paths, placed};
 use crate::limits::{GIVEN_BACK_INTERVAL, GIVEN_BACK_MAX};
 use crate::{failed, store_error};
-use records::{Form, StoreError};
 use std::mem;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread;
 use std::time::Instant;
+use store::{Form, StoreError};
 
 /// Opens the files; the flag says when writes to the tree may be slow.
 pub type StoreOpener = Box<dyn Fn(&Arc<AtomicBool>) -> Result<OpenFiles, StoreError> + Send + Sync>;

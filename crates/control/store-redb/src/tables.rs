@@ -1,7 +1,7 @@
 //! The tables of the tree.
 //!
 //! ```text
-//! meta     "form" (`records::Form`), "revision", "zones" (the number of the next zone), "log 0",
+//! meta     "form" (`store::Form`), "revision", "zones" (the number of the next zone), "log 0",
 //!          "log 1" (the store's key, also in its log), "log" (the sequence number of the newest
 //!          group of the log that is in the tree)
 //! zones    key of the zone → number, revision, sets, journal, name, and the offset of its serials
@@ -11,11 +11,11 @@
 //! gone     number of a removed zone, while its sets and journal are swept
 //! deleted  key of a zone, revision of its deletion → row, while its journal is kept
 //! ```
-//! Keys of zones, keys and values of sets, and entries are those of `records::codec`.
-use records::codec::DamagedRecord;
-use records::serial::SerialStamp;
-use records::{Revision, StoredZone};
+//! Keys of zones, keys and values of sets, and entries are those of `store::codec`.
 use redb::TableDefinition;
+use store::codec::DamagedRecord;
+use store::serial::SerialStamp;
+use store::{Revision, StoredZone};
 use wire::{Name, NameBuf};
 
 pub const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
@@ -92,7 +92,7 @@ impl ZoneRow {
     }
 }
 
-/// The key of a set; `of` is from `records::codec`, or empty for the first of all.
+/// The key of a set; `of` is from `store::codec`, or empty for the first of all.
 pub fn set_key(number: u32, of: &[u8]) -> Vec<u8> {
     [&number.to_be_bytes(), of].concat()
 }

@@ -2,19 +2,17 @@
 use crate::limits::SWEEP_SETS;
 use crate::tables::{DELETED, GONE, JOURNAL, JournalInfo, META, SETS, ZONES, ZoneRow, set_key};
 use crate::wal::StoreKey;
-use records::codec::{self, zone_key};
-use records::limits::{
-    DELETED_BYTES_MAX, DELETED_ZONES_MAX, JOURNAL_BYTES_MAX, JOURNAL_ENTRIES_MAX,
-};
-use records::serial::SerialStamp;
-use records::snapshot::{self, SnapshotItem};
-use records::{
-    Action, ChangeKind, Form, PreparedWrite, RestoreInfo, Revision, SetValue, StoreError,
-    WrittenSet,
-};
 use redb::{Database, ReadableDatabase, ReadableTable, Table, WriteTransaction};
 use std::collections::BTreeMap;
 use std::io::Read;
+use store::codec::{self, zone_key};
+use store::limits::{DELETED_BYTES_MAX, DELETED_ZONES_MAX, JOURNAL_BYTES_MAX, JOURNAL_ENTRIES_MAX};
+use store::serial::SerialStamp;
+use store::snapshot::{self, SnapshotItem};
+use store::{
+    Action, ChangeKind, Form, PreparedWrite, RestoreInfo, Revision, SetValue, StoreError,
+    WrittenSet,
+};
 use wire::NameBuf;
 
 /// Approximate bytes of a write.

@@ -1,8 +1,8 @@
 //! The commands that use the REST API.
 use crate::cli::{AdminServer, LocalServer, Output};
 use clap::{Args, Subcommand, ValueEnum};
-use records::snapshot;
 use std::path::PathBuf;
+use store::snapshot;
 
 /// The API to use, the credentials, and the format of the result.
 #[derive(Args, Debug)]

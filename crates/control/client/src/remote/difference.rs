@@ -3,12 +3,12 @@ use super::rules::{self, rules_of};
 use crate::limits::{CHANGES_AT_ONCE, DIFFERENCE_LINES_MAX, LOST_SHOWN_MAX};
 use api::SetBody;
 use command_line::{count, plain, plural};
-use records::Revision;
-use records::serial::{is_newer, offset_after};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
+use store::Revision;
+use store::serial::{is_newer, offset_after};
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::hold::{self, Arrival, Evidence, Verdict};
 

@@ -6,13 +6,13 @@ use crate::limits::REMOVED_SHOWN_MAX;
 use command_line::{plain, plural};
 use durable::files::{self, Folder};
 use hyper::Method;
-use records::Revision;
-use records::snapshot::{self, FORMAT};
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use store::snapshot::{self, FORMAT};
+use store::{Revision, SalvageStore, SalvagedZone};
 
 const SNAPSHOT: &str = "/v1/snapshot";
 const MEDIA: &str = "application/octet-stream";
@@ -92,16 +92,16 @@ fn replace<T>(path: &Path, write: impl FnOnce(&mut File) -> CommandResult<T>) ->
 }
 
 /// Writes the readable part of a damaged store.
-pub fn salvage(salvage: &Salvage) -> CommandResult<()> {
+pub fn salvage(salvage: &Salvage, salvage_store: SalvageStore) -> CommandResult<()> {
     let report = replace(&salvage.file, |file| {
         let mut out = BufWriter::new(&*file);
-        let report = store_redb::salvage(&salvage.data_dir, &mut out)?;
+        let report = salvage_store(&salvage.data_dir, &mut out)?;
         out.flush()?;
         drop(out);
         check(file)?;
         Ok(report)
     })?;
-    let lost = |zone: &store_redb::SalvagedZone| zone.lost;
+    let lost = |zone: &SalvagedZone| zone.lost;
     if salvage.output == Output::Json {
         let zones = report.zones.iter().map(|zone| {
             serde_json::json!({ "zone": zone.origin, "rrsets": zone.sets, "lost": zone.lost })
@@ -140,11 +140,11 @@ fn download(api: &ApiClient, file: &mut File) -> CommandResult<u64> {
 }
 
 /// Verifies a snapshot. Returns its revision and the names of its zones.
-fn check(file: &mut File) -> CommandResult<(records::Revision, HashSet<String>)> {
+fn check(file: &mut File) -> CommandResult<(Revision, HashSet<String>)> {
     file.rewind()?;
     let mut zones = HashSet::new();
-    let revision = records::snapshot::read(&mut BufReader::new(&*file), &mut |item| {
-        if let records::snapshot::SnapshotItem::Zone(origin, ..) = item {
+    let revision = store::snapshot::read(&mut BufReader::new(&*file), &mut |item| {
+        if let store::snapshot::SnapshotItem::Zone(origin, ..) = item {
             zones.insert(origin.to_string().to_ascii_lowercase());
         }
         Ok(())

@@ -8,13 +8,15 @@ use hyper::Method;
 use serde_json::{Value, json};
 use std::io::{self, Write};
 use std::process::ExitCode;
+use store::SalvageStore;
 use wire::NameBuf;
 
-/// Sends the command to the server and prints the result.
+/// Sends the command to the server and prints the result. `salvage_store` reads a damaged store
+/// without a server: this crate knows no kind of store.
 ///
 /// # Errors
 /// The server cannot be reached or refuses, or the result cannot be written.
-pub fn run(command: &cli::Zones) -> CommandResult<ExitCode> {
+pub fn run(command: &cli::Zones, salvage_store: SalvageStore) -> CommandResult<ExitCode> {
     match &command.command {
         ZonesCommand::List(server) => list(server)?,
         ZonesCommand::Show(one) => {
@@ -63,7 +65,7 @@ pub fn run(command: &cli::Zones) -> CommandResult<ExitCode> {
         }
         ZonesCommand::Snapshot(take) => snapshot::take(take)?,
         ZonesCommand::Restore(restore) => snapshot::restore(restore)?,
-        ZonesCommand::Salvage(salvage) => snapshot::salvage(salvage)?,
+        ZonesCommand::Salvage(salvage) => snapshot::salvage(salvage, salvage_store)?,
     }
     Ok(ExitCode::SUCCESS)
 }

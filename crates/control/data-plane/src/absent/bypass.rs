@@ -16,21 +16,23 @@ pub enum QueuePort {}
 pub struct Bypass;
 
 impl Bypass {
+    /// No interface.
     pub fn open(_: &Config, _: Vec<SocketAddr>) -> (Self, Vec<QueuePort>) {
         (Self, Vec::new())
     }
 
-    pub fn change(&mut self, _: &Config, _: Vec<SocketAddr>, _: &Threads) {}
+    pub(crate) fn change(&mut self, _: &Config, _: Vec<SocketAddr>, _: &Threads) {}
 
+    /// None.
     pub fn files(&self) -> usize {
         0
     }
 
-    pub fn begin(&mut self, _: &Threads, _: Vec<QueuePort>) {}
+    pub(crate) fn begin(&mut self, _: &Threads, _: Vec<QueuePort>) {}
 
-    pub fn end(&mut self) {}
+    pub(crate) fn end(&mut self) {}
 
-    pub fn status(&self) -> Option<XdpStatus> {
+    pub(crate) fn status(&self) -> Option<XdpStatus> {
         None
     }
 }

@@ -1,6 +1,7 @@
 //! Answers are limited in bytes, and tries in time.
 use super::*;
-use crate::limits::{JOURNAL_PAGE_BYTES_MAX, PAGE_BYTES_MAX};
+use crate::limits::PAGE_BYTES_MAX;
+use store::limits::JOURNAL_PAGE_BYTES_MAX;
 
 /// A set of some 60 KiB.
 fn large(number: usize) -> Edit {
@@ -66,12 +67,12 @@ fn requests_above_the_limits_are_refused() {
     assert!(queue.has_failed(), "its thread panicked");
     assert_eq!(queue.put(many(0)), Err(Refused::Stopping));
     let scene = with_zone();
-    let edits = vec![remove("a.example.org.", Rtype::A); limits::EDITS_MAX + 1];
+    let edits = vec![remove("a.example.org.", Rtype::A); store::limits::EDITS_MAX + 1];
     assert_eq!(scene.write(edits), Err(Refused::EDITS));
     // The SOA that a new zone gets does not count.
     let servers = put("example.net.", Rtype::NS, "ns.example.net.");
     let address = |n: usize| put(&format!("n{n}.example.net."), Rtype::A, "10.0.0.1");
-    let most = [servers].into_iter().chain((1..limits::EDITS_MAX).map(address)).collect();
+    let most = [servers].into_iter().chain((1..store::limits::EDITS_MAX).map(address)).collect();
     scene.service.create_zone(batch("example.net.", most)).wait().unwrap();
 }
 

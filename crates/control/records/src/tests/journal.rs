@@ -1,6 +1,6 @@
 //! Journal entries of large writes and of deleted zones, and their limits.
 use super::*;
-use crate::limits::{DELETED_ZONES_MAX, JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, REASON_LEN_MAX};
+use store::limits::{DELETED_ZONES_MAX, JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, REASON_LEN_MAX};
 
 impl TestService {
     fn journal(&self, after: Option<u64>) -> Result<JournalPage, Refused> {

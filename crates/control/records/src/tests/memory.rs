@@ -1,12 +1,6 @@
 //! A store in memory. Its clones share the content, so several writers can use it.
 //!
 //! The tests of `api` and `store-redb` include this file.
-use records::codec::{self, DamagedRecord, zone_key};
-use records::limits::{
-    COMMITS_KEPT, DELETED_ZONES_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_PAGE_BYTES_MAX,
-};
-use records::serial::SerialStamp;
-use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{
     ChangeKind, Commit, CommitError, CommitId, Form, JournalPart, PreparedWrite, RawSet, Reader,
     RestoreInfo, Revision, SetKey, SetValue, Store, StoreError, StoreSize, StoredZone, Watch,
@@ -17,6 +11,10 @@ use std::io::{Read, Write};
 use std::ops::{Bound, ControlFlow};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, Weak};
 use std::time::Duration;
+use store::codec::{self, DamagedRecord, zone_key};
+use store::limits::{COMMITS_KEPT, DELETED_ZONES_MAX, JOURNAL_ENTRIES_MAX, JOURNAL_PAGE_BYTES_MAX};
+use store::serial::SerialStamp;
+use store::snapshot::{self, SnapshotItem, SnapshotWriter};
 use wire::{Name, NameBuf};
 
 #[derive(Clone)]

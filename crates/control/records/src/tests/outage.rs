@@ -176,6 +176,7 @@ impl Drop for TestZoneList {
 fn scene_with(faulty: &FailingStore, list: &TestZoneList) -> TestService {
     scene_opened(StoreSource {
         store: Box::new(faulty.clone()),
+        fleet: None,
         waits: false,
         list: Some(list.path()),
         may_write: true,
@@ -375,7 +376,7 @@ fn list_follows_created_and_deleted_zones() {
     let deleted = scene.service.delete_zone(name("example.org."), WriteContext::by("x"));
     deleted.wait().unwrap();
     assert!(!list.text().contains("example.org."), "{}", list.text());
-    for n in 0..limits::ZONE_LIST_SHORT + 5 {
+    for n in 0..store::limits::ZONE_LIST_SHORT + 5 {
         scene.create(&format!("n{n}.example.")).unwrap();
     }
     drop(scene);

@@ -80,11 +80,11 @@ fn restored_zone_serves_a_newer_serial_than_before() {
     scene.service.snapshot(&mut high).unwrap();
     restore(&low);
     let after = stored_serial(&scene);
-    assert!(serial::is_newer(after, 2_026_112_302), "{after}: it was served before");
+    assert!(store::serial::is_newer(after, 2_026_112_302), "{after}: it was served before");
     scene.service.delete_zone(name("example.org."), WriteContext::by("x")).wait().unwrap();
     restore(&high);
     let after = stored_serial(&scene);
-    assert!(serial::is_newer(after, 2_026_112_302), "{after}: it is in the snapshot");
+    assert!(store::serial::is_newer(after, 2_026_112_302), "{after}: it is in the snapshot");
     scene.write(www(1)).unwrap();
     assert_eq!(stored_serial(&scene), after + 1);
 }

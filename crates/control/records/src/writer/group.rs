@@ -6,10 +6,11 @@ use crate::shared::refused;
 use crate::zones::{ZoneHead, key};
 use crate::{
     Commit, CommitError, CommitId, PreparedWrite, Reader, Refused, Revision, SetKey, SetWarning,
-    StoreError, WriteResult, codec,
+    StoreError, WriteResult,
 };
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use store::codec;
 use wire::Rtype;
 use zone_manager::{Promise, Sequence};
 

@@ -2,9 +2,7 @@
 //! SERVFAIL, and the store is tried again (invariant I11).
 use super::{Writer, expected};
 use crate::limits::{REPLACED_AHEAD, RETRY_COST, RETRY_FIRST, RETRY_MAX};
-use crate::serial::SerialStamp;
 use crate::shared::refused;
-use crate::zone_list::ListedZones;
 use crate::zones::{ZoneHead, ZoneHeads, key};
 use crate::{
     Precondition, Refused, RestoreInfo, Revision, SnapshotSource, StoreError, WriteContext,
@@ -14,6 +12,8 @@ use compile::Zone;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use store::ListedZones;
+use store::serial::SerialStamp;
 use wire::Name;
 
 /// When to try a failed store again.

@@ -2,11 +2,11 @@
 use config::Feature;
 use documents::{Content, DocumentSet, MapEvent, MapWriter, Value, WriteError};
 use health::FleetStates;
+use records::{Fleet, Store};
 use server_status::{DocumentsStatus, Member};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use store_redb::RedbStore;
 use tokio::sync::{mpsc, watch};
 
 fn absence() -> String {
@@ -33,13 +33,10 @@ pub fn replica_folder(data_dir: &Path) -> PathBuf {
     data_dir.to_owned()
 }
 
-/// The store: it cannot be opened.
-pub struct EtcdStore;
+pub type SharedStore = (Box<dyn Store>, Arc<dyn Fleet>);
 
-impl EtcdStore {
-    pub fn closed(_: &Path, _: EtcdSettings) -> Result<RedbStore, String> {
-        Err(absence())
-    }
+pub fn open(_: &Path, _: EtcdSettings) -> Result<SharedStore, String> {
+    Err(absence())
 }
 
 /// The connection: there is none.

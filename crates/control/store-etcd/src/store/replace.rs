@@ -7,12 +7,12 @@ use crate::hold::Hold;
 use crate::keys::Head;
 use crate::limits::REVISIONS_ADOPTED;
 use etcd_client::TxnOp;
-use records::codec::zone_key;
-use records::serial::SerialStamp;
-use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{CommitId, Form, Revision, StoreError};
 use std::collections::BTreeMap;
 use std::io::Read;
+use store::codec::zone_key;
+use store::serial::SerialStamp;
+use store::snapshot::{self, SnapshotItem, SnapshotWriter};
 
 impl EtcdStore {
     /// Replaces everything while no other server commits.

@@ -14,7 +14,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use store_etcd::{EtcdLink, EtcdMap, EtcdSettings, EtcdStates, EtcdStore};
+use store_etcd::{EtcdLink, EtcdMap, EtcdSettings, EtcdStates};
 use test_support::etcd::Etcd;
 use test_support::wait;
 use tokio::sync::mpsc;
@@ -67,10 +67,11 @@ impl Running {
         let key = HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5));
         let (publisher, publishing) = ZonePublisher::start(Image::new(Arc::new(key))).unwrap();
         let may_write = settings.may_write;
-        let store = Box::new(EtcdStore::closed(folder, settings).unwrap());
+        let (store, fleet) = store_etcd::open(folder, settings).unwrap();
+        let fleet = Some(fleet);
         // A process that another test starts has our files, and their locks, for a moment.
         let list = Some(folder.join("zones"));
-        let opening = StoreSource { store, waits: true, list, may_write };
+        let opening = StoreSource { store, fleet, waits: true, list, may_write };
         let started = publisher.start_source(opening);
         let (service, serving) = started.unwrap();
         Self { service, publisher, _serving: serving, _publishing: publishing }

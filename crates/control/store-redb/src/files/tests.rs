@@ -1,7 +1,7 @@
 use super::*;
 use crate::RedbStore;
-use records::{Action, Commit, PreparedWrite, Store};
 use std::time::SystemTime;
+use store::{Action, Commit, PreparedWrite, Store};
 use wire::{Name, NameBuf};
 
 fn write(n: u64) -> Commit {

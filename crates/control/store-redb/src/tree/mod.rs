@@ -7,9 +7,9 @@ mod tests;
 use crate::store_error;
 use crate::wal::TreeProgress;
 use page::{ColumnWidths, CommitSlot, HEADER, PageLink, TableRoot, TreeHeader, TreePage};
-use records::{Form, Revision, StoreError};
 use redb::StorageBackend;
 use std::collections::BTreeMap;
+use store::{Form, Revision, StoreError};
 
 /// Maximum depth of pages; real trees are far below.
 const DEPTH_MAX: usize = 64;

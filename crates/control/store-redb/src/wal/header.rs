@@ -3,9 +3,9 @@
 use super::sector::{SECTOR, checksum};
 use super::{BLOCK, StoreKey, damaged, unread};
 use crate::failed;
-use records::{Revision, StoreError};
 use redb::StorageBackend;
 use std::io;
+use store::{Revision, StoreError};
 
 /// The start of a log.
 const MAGIC: [u8; 16] = *b"DUNLIN WRITELOG\n";

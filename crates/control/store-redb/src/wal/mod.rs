@@ -7,7 +7,7 @@
 //! header   magic (16), form (8), store (16), change (8), bytes in use (8), a revision known to be
 //!          in the tree (8), checksum (8)
 //! group    at a multiple of BLOCK, in sectors: bytes of its writes (4), writes as in
-//!          `records::codec`
+//!          `store::codec`
 //! sector   checksum of the rest and of its offset (8), sequence number of the group (8), last
 //!          revision of the group (8), the next bytes of the group
 //! ```
@@ -21,12 +21,12 @@ mod tests;
 use crate::limits::{GROWN_BY, GROWN_FROM, HALF_BYTES, SEGMENT_BYTES};
 use crate::store_error;
 use header::{HEADER_LEN, LogHeader};
-use records::codec;
-use records::{PreparedWrite, Revision, StoreError};
 use redb::StorageBackend;
 use sector::{PAYLOAD, SECTOR, SectorOwner};
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use store::codec;
+use store::{PreparedWrite, Revision, StoreError};
 
 /// Groups share no block, so that an incomplete write cannot damage another group.
 const BLOCK: usize = 4096;

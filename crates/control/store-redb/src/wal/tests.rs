@@ -1,9 +1,9 @@
 use super::*;
-use records::{Action, Deletion, Policy, SetValue, View, WrittenSet};
 use redb::backends::InMemoryBackend;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
+use store::{Action, Deletion, Policy, SetValue, View, WrittenSet};
 use wire::{Name, NameBuf, Rtype};
 
 const KEY: StoreKey = [7, 9];

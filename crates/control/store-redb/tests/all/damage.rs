@@ -309,7 +309,7 @@ fn rolled_back_tree_is_refused_without_log_groups() {
 #[test]
 fn missing_files_beside_a_list_of_zones_are_damage_and_nothing_is_created() {
     let folder = Folder::new("missing");
-    let list = folder.join(records::ZONE_LIST);
+    let list = folder.join(store::ZONE_LIST);
     let opened = || RedbStore::open(&folder, false).map(drop);
     std::fs::write(&list, "no list").unwrap();
     let Err(StoreError::Damaged(why)) = opened() else { panic!("it is taken for empty") };

@@ -1,5 +1,4 @@
 //! Journals of deleted zones.
-use records::limits::DELETED_ZONES_MAX;
 use records::{
     Action, ChangeKind, Deletion, JournalPart, Policy, PreparedWrite, Revision, SetValue, Store,
     View, WrittenSet,
@@ -7,6 +6,7 @@ use records::{
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
+use store::limits::DELETED_ZONES_MAX;
 use store_redb::RedbStore;
 use wire::{Name, NameBuf, Rtype};
 

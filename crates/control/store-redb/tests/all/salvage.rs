@@ -1,13 +1,14 @@
 //! Damaged, missing or moved files on a real disk: errors, salvage and replacement.
 use records::{
     Action, CommitError, Policy, PreparedWrite, RestoreInfo, Revision, SetValue, Store, StoreError,
-    View, WrittenSet, snapshot,
+    View, WrittenSet,
 };
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::SystemTime;
+use store::snapshot;
 use store_redb::{RedbStore, paths, salvage};
 use test_support::folder::Folder;
 use wire::{Name, NameBuf, Rtype};

@@ -1,13 +1,13 @@
 //! Upgrade and go back, with files that older versions wrote.
 use crate::service::{name, serve};
 use flate2::read::GzDecoder;
-use records::snapshot::{self, SnapshotItem};
 use records::{
     Edit, Form, RecordService, Revision, SetKey, SetValue, Store, StoreError, View, WriteContext,
 };
 use std::fs;
 use std::io::{Cursor, Read};
 use std::path::PathBuf;
+use store::snapshot::{self, SnapshotItem};
 use store_redb::{RedbStore, paths};
 use wire::Rtype;
 

@@ -9,11 +9,11 @@
 //! Each line ends with the SipHash-1-3 of its text, so that a damaged line affects only its own
 //! zone. The first line has the number of zones, which shows truncation, and the revision of the
 //! store when the list was written.
-use crate::Revision;
 use crate::limits::{
     ZONE_LIST_LEN_MAX, ZONE_LIST_PAUSE, ZONE_LIST_RETRY, ZONE_LIST_SHORT, ZONES_MAX,
 };
 use durable::files;
+use model::Revision;
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,6 @@
 //! Serials of zones: the low 32 bits of the revision of the zone's last write, plus the zone's
 //! offset. Both only grow in the sense of RFC 1982.
-use crate::Revision;
+use model::Revision;
 
 /// Whether a serial is newer than another (RFC 1982 §3.2). Serials 2^31 apart are not ordered.
 pub fn is_newer(serial: u32, than: u32) -> bool {

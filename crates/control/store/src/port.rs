@@ -1,8 +1,9 @@
 //! The interface of stores. They know no DNS: `records` validates.
 use crate::codec;
 use crate::form::Form;
+use crate::journal::{ChangeKind, JournalEntry, WrittenSet};
 use crate::serial::SerialStamp;
-use crate::{ChangeKind, Fleet, JournalEntry, Revision, SetKey, SetValue, View, WrittenSet};
+use model::{Revision, SetKey, SetValue, View};
 use std::fmt;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
@@ -344,11 +345,6 @@ pub trait Store: Send + 'static {
     /// As [`Store::open`].
     fn open_now(&mut self) -> Result<(), StoreError> {
         self.open()
-    }
-
-    /// The servers that share this store; `None`: it is of this server alone.
-    fn fleet(&self) -> Option<Arc<dyn Fleet>> {
-        None
     }
 
     /// The side that reads.

@@ -14,7 +14,7 @@ use crate::codec::{self, zone_key};
 use crate::form::Form;
 use crate::limits::ZONES_MAX;
 use crate::serial::SerialStamp;
-use crate::{Policy, Refused, Revision, SetRules, SetValue, StoreError};
+use crate::{Policy, Revision, SetRules, SetValue, StoreError};
 use model::RecordSet;
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
@@ -212,7 +212,7 @@ impl SnapshotOrder {
         }
         self.zones += 1;
         if self.zones > ZONES_MAX {
-            return Err(failed(&Refused::ZONES.to_string()));
+            return Err(failed(&format!("too many zones in the store: the maximum is {ZONES_MAX}")));
         }
         (self.zone, self.zone_key, self.set_key) = (Some(origin.clone()), key, None);
         Ok(())

@@ -23,6 +23,8 @@ const LASTS: Duration = Duration::from_secs(10);
 const WRITERS: usize = 64;
 /// Writers that are on one server, and then on three.
 const SPREAD_WRITERS: usize = 48;
+/// How often they take turns.
+const SPREAD_ROUNDS: u32 = 4;
 /// Sets of an imported batch, and puts of a bare transaction.
 const BATCH: usize = 1_000;
 const PUTS: usize = 120;
@@ -123,26 +125,35 @@ fn throughput(etcd: &Etcd, node: &Node) {
     );
 }
 
-/// Writers on one server, and the same number spread over all, by turns.
+/// Writers on one server, the same number spread over all, and the share of one server alone, by
+/// turns: a commit of the share has a third of the writes, also without another writer.
 fn spread(nodes: &[Node]) {
     let (next, refused) = (AtomicU64::new(0), AtomicU64::new(0));
-    let rate = |nodes: &[Node]| {
-        rate_of_all(SPREAD_WRITERS, LASTS / 2, |writer| {
+    let rate = |nodes: &[Node], writers: usize| {
+        rate_of_all(writers, LASTS / 2, |writer| {
             let n = next.fetch_add(1, Ordering::Relaxed) as u32 % (1 << 24);
             let edit = put(&format!("s{writer}.example.org."), n);
             let written = nodes[writer % nodes.len()].write("example.org.", vec![edit]);
             refused.fetch_add(u64::from(written.is_err()), Ordering::Relaxed);
         })
     };
-    let rounds: Vec<(f64, f64)> = (0..4).map(|_| (rate(&nodes[..1]), rate(nodes))).collect();
-    let mean = |of: fn(&(f64, f64)) -> f64| rounds.iter().map(of).sum::<f64>() / 4.0;
-    let (one, all) = (mean(|round| round.0), mean(|round| round.1));
-    println!("| single writes of {SPREAD_WRITERS} writers on one server | {one:.0}/s |");
-    let (ratio, written, refused) = (all / one, next.into_inner(), refused.into_inner());
+    let (all, share) = (SPREAD_WRITERS, SPREAD_WRITERS / nodes.len());
+    let parts = [(&nodes[..1], all), (nodes, all), (&nodes[..1], share)];
+    let mut rates = [0.0; 3];
+    for _ in 0..SPREAD_ROUNDS {
+        for (sum, (nodes, writers)) in rates.iter_mut().zip(parts) {
+            *sum += rate(nodes, writers) / f64::from(SPREAD_ROUNDS);
+        }
+    }
+    let [one, three, alone] = rates;
+    let (written, refused) = (next.into_inner(), refused.into_inner());
+    println!("| single writes of {all} writers on one server | {one:.0}/s |");
     println!(
-        "| the same on three servers, by turns; refused of all | {all:.0}/s, {ratio:.2} times; \
-         {refused} of {written} |"
+        "| the same on three servers; refused of all | {three:.0}/s, {:.2} times; {refused} of \
+         {written} |",
+        three / one
     );
+    println!("| {share} writers on one server alone | {alone:.0}/s, {:.2} times |", alone / one);
 }
 
 fn import(bare: &Bare, node: &Node, sets: usize) {

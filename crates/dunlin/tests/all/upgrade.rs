@@ -118,10 +118,11 @@ impl Server {
         put(&self.socket, n, "").unwrap_or_else(|why| panic!("{why}"));
     }
 
-    /// The revision of its zone, whose serial is the same.
+    /// The revision of its zone, once it is served: then the serial is the same.
     fn revision(&self) -> u64 {
-        let zone = self.get("/v1/zones/up.example");
-        assert_eq!(zone["serial"], zone["revision"], "{zone}");
+        let zone = || self.get("/v1/zones/up.example");
+        let zone =
+            wait::until_value("it is served", zone, |zone| zone["serial"] == zone["revision"]);
         zone["revision"].as_u64().expect("a number")
     }
 
@@ -150,6 +151,17 @@ impl Server {
     fn upgrade(&self) -> String {
         let args = ["store", "upgrade", "--yes"];
         done(&args, &self.run(&args))
+    }
+
+    /// The older version refuses its files and leaves them as they are; then the newer one starts.
+    fn refused_by_older(mut self, folder: &str) -> Self {
+        self.served.end();
+        let before = self.files(folder);
+        let mut server = self.started(Version::Older);
+        server.status_with("newer version of Dunlin");
+        server.served.end();
+        assert!(server.files(folder) == before, "the older version has changed nothing");
+        server.started(Version::Newer)
     }
 
     /// The bytes of the files of its store.
@@ -188,14 +200,7 @@ fn older_version_goes_on_with_what_the_newer_one_wrote() {
     assert!(upgraded.contains("the store has form 6"), "{upgraded}");
     put(&server.socket, 0, COMMENT).expect("the newer form holds it");
 
-    let mut server = server;
-    server.served.end();
-    let before = server.files("");
-    let mut server = server.started(Version::Older);
-    server.status_with("newer version of Dunlin");
-    server.served.end();
-    assert!(server.files("") == before, "the older version has changed nothing");
-    let server = server.started(Version::Newer);
+    let server = server.refused_by_older("");
     server.answers(0..=last + 1);
     assert_eq!(server.get("/v1/zones/up.example/rrsets/n0.up.example/A")["comment"], COMMENT);
     println!("alone: after `dunlin store upgrade` the older one refuses the files, unchanged");
@@ -313,15 +318,17 @@ fn older_fleet_goes_on_with_what_the_newer_one_wrote() {
     wait::until_true("the other server takes what needs it", || {
         put(&fleet[1].socket, 0, COMMENT).is_ok()
     });
-    let before = away.files("replica");
     let mut away = away.started(Version::Older);
     away.status_with("which a newer version wrote");
     let why = put(&away.socket, 1, "").expect_err("the keys are newer");
     assert!(why.contains("which a newer version wrote"), "{why}");
     away.answers(names.iter().copied());
     away.served.end();
-    assert!(away.files("replica") == before, "the older version has changed nothing");
     fleet.push(away.started(Version::Newer));
+
+    // A server whose copy has what needs the new form.
+    let refusing = fleet.remove(1).refused_by_older("replica");
+    fleet.push(refusing);
     agree(&fleet, &names.into_iter().chain([0]).collect());
     println!(
         "fleet: after `dunlin store upgrade` the older one writes nothing, and serves its copy"

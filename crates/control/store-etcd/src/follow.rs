@@ -9,7 +9,7 @@ use crate::replica::Origin;
 use crate::shared::Shared;
 use crate::staged;
 use etcd_client::KeyValue;
-use records::{Commit, CommitId, PreparedWrite, Revision, WatchWaker};
+use records::{Commit, CommitId, Form, PreparedWrite, Revision, WatchWaker};
 use std::future::pending;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Follower for CommitFollower {
         at: &Position,
         _: bool,
     ) -> Result<(), RequestError> {
-        self.shared.has_form(at.form);
+        self.note_form(at.form);
         let is_new = self.known.origin.is_none();
         // An operator has accepted another history since.
         if is_new || at.adopted > self.known.revision {
@@ -91,7 +91,7 @@ impl Follower for CommitFollower {
         let keys = &self.shared.link.keys;
         if kv.key() == keys.format().as_bytes() {
             let value = Some(kv.value()).filter(|_| is_put);
-            self.shared.has_form(check_format(value).map_err(RequestError::Unusable)?);
+            self.note_form(check_format(value).map_err(RequestError::Unusable)?);
             return Ok(());
         }
         let is_commit = kv.key().starts_with(keys.commits().as_bytes());
@@ -112,6 +112,12 @@ impl Follower for CommitFollower {
 }
 
 impl CommitFollower {
+    /// The keys have this form, which the writer reports.
+    fn note_form(&self, form: Option<Form>) {
+        self.shared.has_form(form);
+        (self.waker)();
+    }
+
     /// The newest revision in etcd, which is not older than what this server has.
     fn check_head(&self, at: &Position) -> Result<Head, RequestError> {
         let keys = &self.shared.link.keys;

@@ -212,7 +212,9 @@ impl SnapshotOrder {
         }
         self.zones += 1;
         if self.zones > ZONES_MAX {
-            return Err(failed(&format!("too many zones in the store: the maximum is {ZONES_MAX}")));
+            return Err(failed(&format!(
+                "too many zones in the store: the maximum is {ZONES_MAX}"
+            )));
         }
         (self.zone, self.zone_key, self.set_key) = (Some(origin.clone()), key, None);
         Ok(())

@@ -1,7 +1,7 @@
 //! The keys under the prefix.
 //!
 //! ```text
-//! format                        the number of the form of all of this (`records::Form`)
+//! format                        the number of the form of all of this (`store::Form`)
 //! revision                      the newest revision, a space, 32 hex digits of no other value
 //! commits/REVISION              a commit, by its newest revision in 20 digits
 //! zones/ZONE                    {"revision": …, "offset": …}

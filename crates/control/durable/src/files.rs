@@ -97,7 +97,9 @@ impl Folder {
     /// # Errors
     /// The name exists, even as a link, or the file cannot be created.
     pub fn create_new(&self, name: &Path, mode: u32) -> io::Result<File> {
-        self.file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL, mode)
+        // It is ours, even where a file system shows another owner.
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        Ok(self.at(name, flags, Mode::from_raw_mode(mode))?.into())
     }
 
     /// Replaces a file, or creates it. The old one stays until the new one is complete and durable.
@@ -168,7 +170,11 @@ impl Folder {
     /// # Errors
     /// Those of fsync.
     pub fn sync(&self) -> io::Result<()> {
-        Ok(fs::fsync(self.listed()?)?)
+        match fs::fsync(self.listed()?) {
+            // Not every file system supports it for a folder.
+            Err(Errno::INVAL) => Ok(()),
+            done => Ok(done?),
+        }
     }
 
     /// The names in the folder, in no order.

@@ -163,23 +163,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
-
-    struct Scratch(PathBuf);
-
-    impl Scratch {
-        fn new(name: &str) -> Self {
-            let name = format!("dunlin-lock-{name}-{}", std::process::id());
-            let path = std::env::temp_dir().join(name);
-            let _ = fs::remove_dir_all(&path);
-            Self(path)
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = fs::remove_dir_all(&self.0);
-        }
-    }
+    use test_support::folder::Folder as Scratch;
 
     fn locked(folder: &Path) -> DataLock {
         let lock = DataLock::take(folder, None).expect("free").expect("can be locked");
@@ -190,9 +174,7 @@ mod tests {
     #[test]
     fn obstacle_in_place_of_a_folder_is_named() {
         let scratch = Scratch::new("obstacle");
-        fs::create_dir_all(&scratch.0).expect("a folder");
-        let [file, dangling, looped] =
-            ["file", "dangling", "loop"].map(|name| scratch.0.join(name));
+        let [file, dangling, looped] = ["file", "dangling", "loop"].map(|name| scratch.join(name));
         fs::write(&file, "").expect("a file");
         symlink("/missing/folder", &dangling).expect("a link");
         symlink(&looped, &looped).expect("a link");
@@ -206,13 +188,13 @@ mod tests {
             assert!(obstacle(&path).is_some_and(|found| found.contains(why)), "{path:?}");
             assert!(DataLock::take(&path, None).expect("it is served").is_none(), "{path:?}");
         }
-        assert_eq!((obstacle(&scratch.0), obstacle(&scratch.0.join("new"))), (None, None));
+        assert_eq!((obstacle(&scratch), obstacle(&scratch.join("new"))), (None, None));
     }
 
     #[test]
     fn locked_folder_is_refused_until_unlocked() {
         let scratch = Scratch::new("taken");
-        let folder = scratch.0.join("made");
+        let folder = scratch.join("made");
         let first = locked(&folder);
         let message = DataLock::take(&folder, None).expect_err("taken");
         assert!(
@@ -234,21 +216,21 @@ mod tests {
     #[test]
     fn passed_lock_ends_when_both_processes_drop_it() {
         let scratch = Scratch::new("passed");
-        let old = locked(&scratch.0);
-        let failed = DataLock::take(&scratch.0, old.share().ok()).expect("shared").expect("a lock");
+        let old = locked(&scratch);
+        let failed = DataLock::take(&scratch, old.share().ok()).expect("shared").expect("a lock");
         drop(failed);
-        DataLock::take(&scratch.0, None).expect_err("the old process has it again");
-        let new = DataLock::take(&scratch.0, old.share().ok()).expect("shared").expect("a lock");
+        DataLock::take(&scratch, None).expect_err("the old process has it again");
+        let new = DataLock::take(&scratch, old.share().ok()).expect("shared").expect("a lock");
         drop(old);
-        DataLock::take(&scratch.0, None).expect_err("the new process has it");
+        DataLock::take(&scratch, None).expect_err("the new process has it");
         drop(new);
-        locked(&scratch.0);
+        locked(&scratch);
     }
 
     #[test]
     fn passed_lock_of_another_folder_is_ignored() {
         let scratch = Scratch::new("other");
-        let (here, there) = (scratch.0.join("here"), scratch.0.join("there"));
+        let (here, there) = (scratch.join("here"), scratch.join("there"));
         let old = locked(&there);
         let new = DataLock::take(&here, old.share().ok()).expect("free").expect("a lock");
         drop(old);
@@ -260,27 +242,26 @@ mod tests {
     #[test]
     fn read_only_folder_is_not_locked() {
         let scratch = Scratch::new("file");
-        fs::write(&scratch.0, "no folder").expect("written");
-        assert!(DataLock::take(&scratch.0.join("below"), None).expect("no error").is_none());
-        fs::remove_file(&scratch.0).expect("ours");
+        let file = scratch.join("file");
+        fs::write(&file, "no folder").expect("written");
+        assert!(DataLock::take(&file.join("below"), None).expect("no error").is_none());
     }
 
     #[test]
     fn untrusted_lock_file_is_refused() {
         let scratch = Scratch::new("planted");
-        fs::create_dir(&scratch.0).expect("a folder");
-        let target = scratch.0.join("target");
+        let target = scratch.join("target");
         fs::write(&target, "kept").expect("written");
-        symlink(&target, path(&scratch.0)).expect("a link");
-        let message = DataLock::take(&scratch.0, None).expect_err("a link");
+        symlink(&target, path(&scratch)).expect("a link");
+        let message = DataLock::take(&scratch, None).expect_err("a link");
         assert!(message.contains("/lock: it is a symbolic link"), "{message}");
         assert_eq!(fs::read_to_string(&target).expect("it stays"), "kept");
-        fs::remove_file(path(&scratch.0)).expect("ours");
-        fs::write(path(&scratch.0), "").expect("written");
-        fs::set_permissions(path(&scratch.0), fs::Permissions::from_mode(0o600)).expect("ours");
+        fs::remove_file(path(&scratch)).expect("ours");
+        fs::write(path(&scratch), "").expect("written");
+        fs::set_permissions(path(&scratch), fs::Permissions::from_mode(0o600)).expect("ours");
         if rustix::process::geteuid().is_root() {
-            chown(path(&scratch.0), Some(65_533), None).expect("root");
-            let message = DataLock::take(&scratch.0, None).expect_err("planted");
+            chown(path(&scratch), Some(65_533), None).expect("root");
+            let message = DataLock::take(&scratch, None).expect_err("planted");
             assert!(message.contains("/lock: it belongs to user 65533"), "{message}");
         }
     }

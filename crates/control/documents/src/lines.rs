@@ -69,7 +69,7 @@ impl Lines {
     /// The file, and what is wrong with it.
     pub fn read<V: DeserializeOwned>(&self, folder: &Path) -> Result<Vec<V>, String> {
         let path = self.path(folder);
-        match self.form().open(&path).map_err(|fault| fault.to_string())? {
+        match self.form().open(&path)? {
             Some(content) => gather(content).map_err(|what| format!("{}: {what}", path.display())),
             None => Ok(Vec::new()),
         }
@@ -105,7 +105,7 @@ impl FileFormat for Lines {
     }
 
     fn decode(&self, bytes: &[u8]) -> Result<BTreeMap<String, Value>, String> {
-        let content = self.form().verify(Cursor::new(bytes)).map_err(|why| why.to_string())?;
+        let content = self.form().verify(Cursor::new(bytes))?;
         let lines = gather::<Line>(content)?;
         Ok(lines.into_iter().map(|line| (line.name, line.keys)).collect())
     }

@@ -10,10 +10,9 @@
 use crate::files::{self, Folder};
 use crate::old::OldForm;
 use siphasher::sip::SipHasher13;
-use std::fmt;
 use std::hash::Hasher;
 use std::io::{self, BufRead, BufReader, BufWriter, Cursor, Read, Seek, SeekFrom, Take, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Bytes of the longest first line.
 const HEAD_LEN_MAX: u64 = 64 << 10;
@@ -35,57 +34,11 @@ pub struct FileForm {
     pub old: Vec<OldForm>,
 }
 
-/// Why a file is not used. It stays as it is.
-#[derive(Debug)]
-pub struct FileFault {
-    /// The file.
-    pub path: PathBuf,
-    /// Why.
-    pub why: FaultKind,
-}
-
 /// Why a file is not used.
-#[derive(Debug)]
-pub enum FaultKind {
-    /// It cannot be read.
-    Unreadable(io::Error),
-    /// It is cut off or damaged.
-    Damaged,
-    /// It is something else than this.
-    OtherKind(&'static str),
-    /// Another version has written it: its form, and the known one.
-    OtherForm(u32, u32),
-    /// It belongs to another one.
-    OtherOwner(String),
-}
+const DAMAGED: &str = "is cut off or damaged";
 
-impl fmt::Display for FaultKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(why) => write!(f, "cannot be read: {why}"),
-            Self::Damaged => f.write_str("is cut off or damaged"),
-            Self::OtherKind(what) => write!(f, "does not begin like Dunlin's {what}"),
-            Self::OtherForm(form, known) => write!(
-                f,
-                "has form {form}, and this version reads {known}: use the version that wrote it"
-            ),
-            Self::OtherOwner(owner) => write!(f, "belongs to another one: {owner}"),
-        }
-    }
-}
-
-impl fmt::Display for FileFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path.display(), self.why)
-    }
-}
-
-impl std::error::Error for FileFault {}
-
-impl From<io::Error> for FaultKind {
-    fn from(why: io::Error) -> Self {
-        Self::Unreadable(why)
-    }
+fn unreadable(why: io::Error) -> String {
+    format!("cannot be read: {why}")
 }
 
 impl FileForm {
@@ -165,14 +118,14 @@ impl FileForm {
     /// Opens a file at its content, which is verified; `None`: there is no file.
     ///
     /// # Errors
-    /// The file is not used, and why.
-    pub fn open(&self, path: &Path) -> Result<Option<Take<impl BufRead + use<>>>, FileFault> {
-        let fault = |why| FileFault { path: path.to_owned(), why };
+    /// The file, and why it is not used. It stays as it is.
+    pub fn open(&self, path: &Path) -> Result<Option<Take<impl BufRead + use<>>>, String> {
+        let fault = |why| format!("{}: {why}", path.display());
         let opened = files::split(path)
             .and_then(|(folder, name)| Folder::open(folder).and_then(|folder| folder.read(name)));
         match opened {
             Err(why) if why.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(why) => Err(fault(why.into())),
+            Err(why) => Err(fault(unreadable(why))),
             Ok(file) => {
                 let file = BufReader::with_capacity(BUFFER_LEN, file);
                 self.verify(file).map(Some).map_err(fault)
@@ -183,57 +136,47 @@ impl FileForm {
     /// The content of an open file or of bytes, which is verified.
     ///
     /// # Errors
-    /// The file is not used, and why.
-    pub fn verify<R: BufRead + Seek>(&self, mut from: R) -> Result<Take<R>, FaultKind> {
-        let len = from.seek(SeekFrom::End(0))?;
-        from.seek(SeekFrom::Start(0))?;
+    /// Why the file is not used.
+    pub fn verify<R: BufRead + Seek>(&self, mut from: R) -> Result<Take<R>, String> {
+        let (at, len) = self.locate(&mut from).map_err(unreadable)??;
+        if len > self.len_max {
+            return Err(format!("has {len} bytes, and {} are the most", self.len_max));
+        }
+        from.seek(SeekFrom::Start(at)).map_err(unreadable)?;
+        Ok(from.take(len))
+    }
+
+    /// Where the content is, and its length.
+    fn locate<R: BufRead + Seek>(&self, from: &mut R) -> io::Result<Result<(u64, u64), String>> {
+        let damaged = || Ok(Err(DAMAGED.into()));
         let mut line = Vec::new();
         from.by_ref().take(HEAD_LEN_MAX).read_until(b'\n', &mut line)?;
         if let Some(old) = self.old.iter().find(|old| line.starts_with(&old.begin)) {
-            let content = old.verify(&mut from, &line, len)?.ok_or(FaultKind::Damaged)?;
-            return self.content(from, content.start, content.end - content.start);
+            from.read_to_end(&mut line)?;
+            let content = old.verify(&line).ok_or_else(|| DAMAGED.to_owned());
+            return Ok(content.map(|content| (content.start as u64, content.len() as u64)));
         }
         let head = str::from_utf8(&line).unwrap_or_default();
-        if !head.starts_with(&self.begin()) {
-            return Err(if len == 0 {
-                FaultKind::Damaged
-            } else {
-                FaultKind::OtherKind(self.what)
-            });
+        if !head.starts_with(&self.begin()) && !line.is_empty() {
+            return Ok(Err(format!("does not begin like Dunlin's {}", self.what)));
         }
-        let (owner, form, told, sum) = self.parse(head).ok_or(FaultKind::Damaged)?;
-        let at = line.len() as u64;
-        if at + told != len {
-            return Err(FaultKind::Damaged);
+        let Some((owner, form, len, sum)) = self.parse(head) else { return damaged() };
+        let mut read = SumWriter { out: io::sink(), sum: SipHasher13::new(), len: 0 };
+        io::copy(from, &mut read)?;
+        read.sum.write(&line[..line.len() - 17]);
+        if read.len != len || format!("{:016x}", read.sum.finish()) != sum {
+            return damaged();
         }
-        let mut hasher = SumWriter { out: io::sink(), sum: SipHasher13::new(), len: 0 };
-        io::copy(&mut from, &mut hasher)?;
-        let SumWriter { sum: mut hasher, len: read, .. } = hasher;
-        hasher.write(&line[..line.len() - 17]);
-        if read != told || format!("{:016x}", hasher.finish()) != sum {
-            return Err(FaultKind::Damaged);
-        }
-        if form != self.form {
-            return Err(FaultKind::OtherForm(form, self.form));
-        }
-        if owner != self.owner() {
-            return Err(FaultKind::OtherOwner(owner.to_owned()));
-        }
-        self.content(from, at, told)
-    }
-
-    fn content<R: Read + Seek>(
-        &self,
-        mut from: R,
-        at: u64,
-        len: u64,
-    ) -> Result<Take<R>, FaultKind> {
-        if len > self.len_max {
-            let why = format!("it has {len} bytes, and {} are the most", self.len_max);
-            return Err(io::Error::other(why).into());
-        }
-        from.seek(SeekFrom::Start(at))?;
-        Ok(from.take(len))
+        Ok(if form != self.form {
+            let known = self.form;
+            Err(format!(
+                "has form {form}, and this version reads {known}: use the version that wrote it"
+            ))
+        } else if owner != self.owner() {
+            Err(format!("belongs to another one: {owner}"))
+        } else {
+            Ok((line.len() as u64, len))
+        })
     }
 
     /// Owner, form, length and checksum of a first line.

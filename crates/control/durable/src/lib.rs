@@ -7,5 +7,5 @@ mod form;
 pub mod lock;
 mod old;
 
-pub use form::{FaultKind, FileFault, FileForm};
+pub use form::FileForm;
 pub use old::{OldForm, OldSum};

@@ -2,7 +2,6 @@
 use sha2::{Digest, Sha256};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
-use std::io::{self, BufRead, Read, Seek, SeekFrom};
 use std::ops::Range;
 
 /// How an older version wrote a file.
@@ -28,72 +27,32 @@ pub enum OldSum {
 }
 
 impl OldForm {
-    /// Where the content is; `None`: the file is damaged.
-    pub(crate) fn verify<R: BufRead + Seek>(
-        &self,
-        from: &mut R,
-        line: &[u8],
-        len: u64,
-    ) -> io::Result<Option<Range<u64>>> {
-        if let OldSum::Sha256 = self.sum {
-            return self.verify_sha256(from, line, len);
-        }
-        let Some(tail_at) = self.tail_at(from, len)? else { return Ok(None) };
-        from.seek(SeekFrom::Start(0))?;
-        let (mut sum, mut lines) = (SipHasher13::new(), 0);
-        let mut all = from.by_ref().take(tail_at);
-        loop {
-            let bytes = all.fill_buf()?;
-            if bytes.is_empty() {
-                break;
+    /// Where the content of a file is that begins so; `None`: the file is damaged.
+    pub(crate) fn verify(&self, file: &[u8]) -> Option<Range<usize>> {
+        let begin = self.begin.len();
+        let tail_at = match self.sum {
+            OldSum::Sha256 => {
+                let at = file.iter().position(|byte| *byte == b'\n')? + 1;
+                let (len, digest) = (file.len() - at, hex::encode(Sha256::digest(&file[at..])));
+                let is_right = file[begin..at] == *format!("{len} {digest}\n").as_bytes();
+                return is_right.then_some(at..file.len());
             }
-            sum.write(bytes);
-            lines += bytes.iter().filter(|byte| **byte == b'\n').count();
-            let read = bytes.len();
-            all.consume(read);
-        }
+            OldSum::Number => file.len().checked_sub(8)?,
+            // The last line.
+            _ => file.strip_suffix(b"\n")?.iter().rposition(|byte| *byte == b'\n')? + 1,
+        };
+        let (all, tail) = file.split_at(tail_at);
+        let mut sum = SipHasher13::new();
+        sum.write(all);
         let sum = sum.finish();
+        let lines = || all.iter().filter(|byte| **byte == b'\n').count();
         let expected = match self.sum {
-            OldSum::Json => format!("{{\"lines\":{lines},\"checksum\":\"{sum:016x}\"}}\n").into(),
-            OldSum::Comment => format!("; checksum {sum:016x}\n").into_bytes(),
-            OldSum::Number | OldSum::Sha256 => sum.to_le_bytes().to_vec(),
-        };
-        let mut found = Vec::new();
-        from.read_to_end(&mut found)?;
-        let begin = self.begin.len() as u64;
-        Ok((found == expected && begin <= tail_at).then_some(begin..tail_at))
-    }
-
-    /// Where the checksum is.
-    fn tail_at<R: Read + Seek>(&self, from: &mut R, len: u64) -> io::Result<Option<u64>> {
-        let tail_len = match self.sum {
-            OldSum::Number | OldSum::Sha256 => 8,
-            OldSum::Comment => "; checksum 0123456789abcdef\n".len() as u64,
             OldSum::Json => {
-                const LINE_LEN_MAX: u64 = 80;
-                let mut end = Vec::new();
-                from.seek(SeekFrom::Start(len.saturating_sub(LINE_LEN_MAX)))?;
-                from.read_to_end(&mut end)?;
-                let Some(line) = end.strip_suffix(b"\n") else { return Ok(None) };
-                let before = line.iter().rposition(|byte| *byte == b'\n');
-                (end.len() - before.map_or(0, |at| at + 1)) as u64
+                format!("{{\"lines\":{},\"checksum\":\"{sum:016x}\"}}\n", lines()).into()
             }
+            OldSum::Comment => format!("; checksum {sum:016x}\n").into_bytes(),
+            _ => sum.to_le_bytes().to_vec(),
         };
-        Ok(len.checked_sub(tail_len))
-    }
-
-    fn verify_sha256<R: Read + Seek>(
-        &self,
-        from: &mut R,
-        line: &[u8],
-        len: u64,
-    ) -> io::Result<Option<Range<u64>>> {
-        let at = line.len() as u64;
-        let mut content = Vec::new();
-        from.seek(SeekFrom::Start(at))?;
-        from.read_to_end(&mut content)?;
-        let digest = hex::encode(Sha256::digest(&content));
-        let expected = format!("{} {digest}\n", content.len());
-        Ok((line[self.begin.len()..] == *expected.as_bytes()).then_some(at..len))
+        (tail == expected && begin <= tail_at).then_some(begin..tail_at)
     }
 }

@@ -45,13 +45,6 @@ pub struct Api {
     time_max: Duration,
 }
 
-/// Whether the environment names an API server: a Pod's, or a kubeconfig.
-fn is_any_named() -> bool {
-    let home = std::env::home_dir().map(|home| home.join(".kube/config"));
-    ["KUBERNETES_SERVICE_HOST", "KUBECONFIG"].iter().any(|name| std::env::var_os(name).is_some())
-        || home.is_some_and(|file| file.exists())
-}
-
 impl Api {
     /// The API server of a kubeconfig, or the one that the environment names: KUBECONFIG, or the
     /// service account of a Pod.
@@ -59,24 +52,18 @@ impl Api {
     /// # Errors
     /// There is none, or the config cannot be used.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, String> {
-        let connection = match kubeconfig {
-            Some(path) => Connection::new(Access {
-                kubeconfig: Some(path.to_owned()),
-                context: String::new(),
-            }),
-            None => Connection::inferred(),
+        const NONE: &str = "no API server is known: this is no Pod, and there is neither \
+                            KUBECONFIG nor ~/.kube/config; name --kubeconfig FILE";
+        let file = kubeconfig.map(Path::to_owned);
+        let connection = match file {
+            Some(_) => Connection::new(Access { kubeconfig: file, context: String::new() }),
+            None => Connection::inferred().ok_or(NONE)?,
         };
-        let api = Self { connection, time_max: REQUEST_TIME_MAX };
-        match (api.connection.client().await, kubeconfig) {
-            (Ok(_), _) => Ok(api),
-            (Err(why), Some(_)) => Err(why),
-            (Err(why), None) if is_any_named() => {
-                Err(format!("no API server is known: {why}; name --kubeconfig FILE"))
-            }
-            (Err(_), None) => Err("no API server is known: this is no Pod, and there is neither \
-                                   KUBECONFIG nor ~/.kube/config; name --kubeconfig FILE"
-                .into()),
-        }
+        connection.client().await.map_err(|why| match kubeconfig {
+            Some(_) => why,
+            None => format!("no API server is known: {why}; name --kubeconfig FILE"),
+        })?;
+        Ok(Self { connection, time_max: REQUEST_TIME_MAX })
     }
 
     /// The API server of a client, whose requests may take so long.

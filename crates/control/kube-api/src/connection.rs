@@ -48,13 +48,14 @@ impl Connection {
     }
 
     /// The one that the environment names: the files of KUBECONFIG, `~/.kube/config`, or the
-    /// service account of a Pod.
-    pub fn inferred() -> Self {
+    /// service account of a Pod; `None`: it names none.
+    pub fn inferred() -> Option<Self> {
         let listed = env::var_os("KUBECONFIG").map(|files| env::split_paths(&files).collect());
-        let home = || env::home_dir().map(|home| vec![home.join(".kube/config")]);
-        let mut files: Vec<PathBuf> = listed.or_else(home).unwrap_or_default();
-        files.retain(|file| file.exists());
-        Self { kubeconfigs: files, ..Self::new(Access::default()) }
+        let home = || env::home_dir().map(|home| home.join(".kube/config"));
+        let home = || home().filter(|file| file.exists()).map(|file| vec![file]);
+        let in_pod = || env::var_os("KUBERNETES_SERVICE_HOST").map(|_| Vec::new());
+        let kubeconfigs = listed.or_else(home).or_else(in_pod)?;
+        Some(Self { kubeconfigs, ..Self::new(Access::default()) })
     }
 
     /// The connection of a client, for tests.

@@ -248,7 +248,7 @@ pub fn differing(folder: &Path, zone: &Zone) -> Option<Zone> {
 
 fn read_file(file: &File, origin: Name<'_>, key: &Arc<HashKey>) -> io::Result<(Zone, u64)> {
     let content = form(origin).verify(BufReader::with_capacity(1 << 16, file));
-    let mut content = content.map_err(|why| io::Error::other(why.to_string()))?;
+    let mut content = content.map_err(io::Error::other)?;
     let mut loader = Loader::new(Arc::clone(key), origin, None);
     let read = zonefile::read_saved(&mut content, origin, &mut |record| {
         loader.add(record.owner, record.rtype, record.ttl, record.rdata, 0)

@@ -3,7 +3,7 @@ use crate::Failure;
 use crate::events::Event;
 use crate::groups::{CONTROL, EFFECTIVE, EXCLUSIVE, Groups, PARTITION};
 use crate::state::{State, beside, machine_id};
-use durable::{FileFault, files};
+use durable::files;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -76,17 +76,16 @@ pub(crate) fn remove(path: &Path) -> Result<(), Failure> {
     }
 }
 
-pub(crate) fn move_aside(path: &Path, fault: &FileFault) -> Result<Event, Failure> {
+pub(crate) fn move_aside(path: &Path, fault: &str) -> Result<Event, Failure> {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let aside = beside(path, &format!("unused-{}", now.as_nanos()));
     files::rename(path, &aside)
         .map_err(|error| Failure::of("move aside", path.display(), &error))?;
     let what = format!(
-        "the state {}; it is kept as {}, and groups with rules keep the CPUs that they have",
-        fault.why,
+        "{fault}; it is kept as {}, and groups with rules keep the CPUs that they have",
         aside.display()
     );
-    Ok(Event::Failed(path.display().to_string(), what))
+    Ok(Event::Failed("the state".into(), what))
 }
 
 /// Puts everything back as the state of a file says it was found, and removes the file. Returns

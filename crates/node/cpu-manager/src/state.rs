@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::claims::Claim;
 use crate::limits::STATE_BYTES_MAX;
-use durable::{FaultKind, FileFault, FileForm, OldForm, OldSum};
+use durable::{FileForm, OldForm, OldSum};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -56,14 +56,12 @@ impl State {
     ///
     /// # Errors
     /// What is there is not used. It stays as it is.
-    pub fn load(path: &Path, machine: &str) -> Result<Option<Self>, FileFault> {
+    pub fn load(path: &Path, machine: &str) -> Result<Option<Self>, String> {
         let Some(mut content) = form(machine).open(path)? else { return Ok(None) };
         let mut text = Vec::new();
         let read = content.read_to_end(&mut text);
         let state = read.and_then(|_| serde_json::from_slice(&text).map_err(io::Error::from));
-        state
-            .map(Some)
-            .map_err(|why| FileFault { path: path.to_owned(), why: FaultKind::Unreadable(why) })
+        state.map(Some).map_err(|why| format!("{}: {why}", path.display()))
     }
 
     /// Writes it, whole or not at all.
@@ -108,7 +106,7 @@ mod tests {
         let whole = fs::read(&path).expect("bytes");
         let fault = |bytes: &[u8], machine: &str| {
             fs::write(&path, bytes).expect("written");
-            let fault = State::load(&path, machine).expect_err("a fault").to_string();
+            let fault = State::load(&path, machine).expect_err("a fault");
             assert!(fault.starts_with(&path.display().to_string()), "{fault}");
             assert_eq!(fs::read(&path).expect("it stays"), bytes);
             fault

@@ -149,6 +149,7 @@ impl FileForm {
     /// Where the content is, and its length.
     fn locate<R: BufRead + Seek>(&self, from: &mut R) -> io::Result<Result<(u64, u64), String>> {
         let damaged = || Ok(Err(DAMAGED.into()));
+        from.seek(SeekFrom::Start(0))?;
         let mut line = Vec::new();
         from.by_ref().take(HEAD_LEN_MAX).read_until(b'\n', &mut line)?;
         if let Some(old) = self.old.iter().find(|old| line.starts_with(&old.begin)) {

@@ -23,6 +23,10 @@ pub struct FleetBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     fault: Option<String>,
+    /// Which servers have other content than this one at the same revision, and what to do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    difference: Option<String>,
     /// The newest revision that a member serves.
     revision: u64,
     /// The form of the store.
@@ -46,6 +50,9 @@ pub struct MemberBody {
     location: String,
     /// The newest revision that it serves.
     revision: u64,
+    /// The digest of all zones at this revision: members that serve the same one have the same
+    /// digest. Empty: it does not know.
+    digest: String,
     /// How many revisions it is behind the newest one.
     behind: u64,
     /// How long it has been a member.
@@ -62,19 +69,19 @@ pub struct MemberBody {
 impl MemberBody {
     fn new(member: Member, newest: u64, now: u64) -> Self {
         let clock_ahead_seconds = member.clock_difference(now);
-        let Member { name, addresses, version, roles, location, revision, since, reported, form } =
-            member;
+        let Member { since, reported, revision, form, .. } = member;
         // By this clock, if both agree: a report can be half a minute old.
         let until = if clock_ahead_seconds.is_none() { now.max(reported) } else { reported };
         let age_seconds = until.saturating_sub(since) / 1_000;
         let behind = newest.saturating_sub(revision);
         Self {
-            name,
-            addresses,
-            version,
-            roles,
-            location,
+            name: member.name,
+            addresses: member.addresses,
+            version: member.version,
+            roles: member.roles,
+            location: member.location,
             revision,
+            digest: member.digest,
             behind,
             age_seconds,
             form,
@@ -100,12 +107,13 @@ pub async fn show(
     let records = state.fleet_records()?;
     let form = records.health().form.0;
     let fleet = records.fleet().ok_or_else(|| refused(Refused::NotShared))?;
-    let FleetStatus { name, fault, .. } = fleet.status();
+    let FleetStatus { name, fault, difference, .. } = fleet.status();
     let members = fleet.members().await.map_err(refused)?;
     let revision = members.iter().map(|member| member.revision).max().unwrap_or_default();
     let now = store::codec::milliseconds(SystemTime::now());
     let members = members.into_iter().map(|member| MemberBody::new(member, revision, now));
-    Ok(axum::Json(FleetBody { name, fault, revision, form, members: members.collect() }))
+    let members = members.collect();
+    Ok(axum::Json(FleetBody { name, fault, difference, revision, form, members }))
 }
 
 /// Accept what the shared store has, although it is older than what this server has, or another

@@ -26,8 +26,8 @@ fn show(server: &cli::AdminServer) -> CommandResult<ExitCode> {
         Output::Json => write_json(&mut out, &fleet)?,
         Output::Text => out.write_all(text(&fleet).as_bytes())?,
     }
-    let is_member = fleet["fault"].is_null();
-    Ok(if is_member { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_right = fleet["fault"].is_null() && fleet["difference"].is_null();
+    Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The form that a member says it knows.
@@ -81,6 +81,9 @@ fn text(fleet: &Value) -> String {
     if let Some(fault) = fleet["fault"].as_str() {
         faults.push(format!("this server is no member: {}\n", plain(fault)));
     }
+    if let Some(difference) = fleet["difference"].as_str() {
+        faults.push(format!("{}\n", plain(difference)));
+    }
     let sides = [
         Side::Left,
         Side::Right,
@@ -132,7 +135,10 @@ mod tests {
         late["form"] = json!(5);
         late["clock_ahead_seconds"] = json!(-180);
         let members = [member("a", 1_007, 0), late];
-        let fleet = json!({ "members": members, "fault": "the name", "form": 5 });
+        let (fault, difference) = ("the name", "b is");
+        let fleet = json!({
+            "members": members, "fault": fault, "difference": difference, "form": 5
+        });
         let text = text(&fleet);
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[0].starts_with("NAME"), "{text}");
@@ -140,6 +146,6 @@ mod tests {
         assert!(lines[1].contains("dns api") && !text.contains('\u{1b}'), "{text}");
         assert!(lines[3].starts_with("the clock of b is") && lines[3].contains("behind"), "{text}");
         assert_eq!(lines[4], "b does not know form 6, and holds back `dunlin store upgrade`");
-        assert_eq!(lines[5], "this server is no member: the name");
+        assert_eq!(lines[5..], ["this server is no member: the name", "b is"]);
     }
 }

@@ -1,5 +1,5 @@
 //! The servers that share a store.
-use crate::{Refused, Revision};
+use crate::{Refused, Revision, ZoneDigests};
 use server_status::{FleetStatus, Member};
 use zone_manager::Answer;
 
@@ -7,6 +7,9 @@ use zone_manager::Answer;
 pub trait Fleet: Send + Sync {
     /// This server serves a revision: all its workers do.
     fn serves(&self, revision: Revision);
+
+    /// What this server has, to compare it with what the others report.
+    fn digests(&self) -> &ZoneDigests;
 
     /// The living members, by name, as the shared store has them now.
     fn members(&self) -> Answer<Vec<Member>, Refused>;

@@ -6,6 +6,7 @@
 //! memory.
 #![forbid(unsafe_code)]
 
+mod digest;
 mod fleet;
 mod health;
 pub mod limits;
@@ -21,6 +22,7 @@ mod wildcards;
 mod writer;
 mod zones;
 
+pub use digest::{ZoneDigest, ZoneDigests, hash_of_origin};
 pub use fleet::Fleet;
 pub use health::StoreHealth;
 pub use model::{

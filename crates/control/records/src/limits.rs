@@ -1,6 +1,8 @@
 //! Limits of this crate.
 use std::time::Duration;
 
+/// Revisions of which a server knows the digest: others may report one that is older.
+pub const DIGESTS_KEPT: usize = 16_384;
 /// Queued requests.
 pub const QUEUE_REQUESTS_MAX: usize = 4_096;
 /// Edits of all queued requests.

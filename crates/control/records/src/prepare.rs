@@ -118,7 +118,7 @@ pub fn change(
         compile::SetChange { name, rtype: edit.rtype, set, rules }
     });
     let changes: Vec<_> = changes.collect();
-    change_zone(&mut head.zone, &changes).map_err(|ZoneProblem { place, rule, what }| {
+    head.change(&changes, change_zone).map_err(|ZoneProblem { place, rule, what }| {
         let index = place.and_then(|place| done.get(place as usize));
         invalid(index.copied().unwrap_or_default(), "edits", rule, what)
     })?;
@@ -219,7 +219,7 @@ fn check(edits: &mut [Edit], origin: Name<'_>) -> Result<Vec<usize>, Refused> {
 /// # Errors
 /// An edit is invalid.
 pub fn is_made(head: &ZoneHead, batch: &mut Batch) -> Result<bool, Refused> {
-    let ZoneHead { zone, stamp } = head;
+    let ZoneHead { zone, stamp, .. } = head;
     let soa = default_soa(batch);
     check(&mut batch.edits, batch.zone.as_name())?;
     let puts = || batch.edits.iter().chain(&soa).filter(|edit| edit.put.is_some());
@@ -253,7 +253,7 @@ pub fn create(
     }
     let given = if brings_soa { given_serial(&changes) } else { None };
     let offset = given.map_or(0, |given| offset_after(revision, 0, given, None));
-    let mut head = ZoneHead { zone, stamp: SerialStamp { revision, offset } };
+    let mut head = ZoneHead::new(zone, SerialStamp { revision, offset });
     head.set_serial();
     Ok((head, changes))
 }
@@ -294,13 +294,14 @@ pub fn follow(
     key: &Arc<HashKey>,
 ) -> Result<Option<ZoneHead>, Refused> {
     let invalid = |problem: ZoneProblem| invalid(0, "edits", problem.rule, problem.what);
-    let (zone, offset) = match (write.action, head) {
+    let revision = write.revision;
+    let mut head = match (write.action, head) {
         (Action::Delete(_), _) => return Ok(None),
         (Action::Change(_), None) => return Err(Refused::NoSuchZone),
         (Action::Change(changes), Some(mut head)) => {
             let changes: Vec<_> = changes.iter().map(compiled).collect();
-            head.zone.change_all(&changes).map_err(invalid)?;
-            (head.zone, head.stamp.offset)
+            head.change(&changes, Zone::change_all).map_err(invalid)?;
+            head
         }
         (Action::Create(changes), _) => {
             let edits = changes.into_iter().filter_map(|change| {
@@ -308,11 +309,10 @@ pub fn follow(
                 Some(Edit::put(name, change.rtype, change.after?))
             });
             let (zone, _) = build(write.zone.as_name(), edits, key)?;
-            (zone, 0)
+            ZoneHead::new(zone, SerialStamp { revision, offset: 0 })
         }
     };
-    let stamp = SerialStamp { revision: write.revision, offset: write.offset.unwrap_or(offset) };
-    let mut head = ZoneHead { zone, stamp };
+    head.stamp = SerialStamp { revision, offset: write.offset.unwrap_or(head.stamp.offset) };
     head.set_serial();
     Ok(Some(head))
 }

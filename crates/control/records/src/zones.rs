@@ -1,5 +1,6 @@
 //! The zones of the store with all taken writes. They share their content with the image, so there
 //! is no second copy.
+use crate::digest::{self, ZoneDigest};
 use crate::{Reader, StoreError, StoredSet, StoredZone};
 use compile::{OrderedLoader, SetChange, Zone, ZoneProblem};
 use image::HashKey;
@@ -17,6 +18,8 @@ const SOA_NUMBERS_LEN: usize = 20;
 pub struct ZoneHead {
     pub zone: Zone,
     pub stamp: SerialStamp,
+    /// The sum over its records.
+    records: u64,
 }
 
 /// All zones, by lower-case origin.
@@ -53,6 +56,34 @@ pub fn served(mut set: StoredSet, zone: SerialStamp) -> StoredSet {
 }
 
 impl ZoneHead {
+    /// A zone that was just made.
+    pub fn new(zone: Zone, stamp: SerialStamp) -> Self {
+        let records = digest::of_zone(&zone);
+        Self { zone, stamp, records }
+    }
+
+    /// Its digest; of none if it was never loaded.
+    pub fn digest(&self, at: &[u8]) -> ZoneDigest {
+        let records = self.zone.serial().map(|_| self.records);
+        ZoneDigest::new(at, self.stamp, records)
+    }
+
+    /// Changes the zone, all or nothing.
+    ///
+    /// # Errors
+    /// What `change` returns.
+    pub fn change<R, E>(
+        &mut self,
+        changes: &[SetChange<'_, R>],
+        change: impl FnOnce(&mut Zone, &[SetChange<'_, R>]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let before = digest::of_changed(&self.zone, changes);
+        change(&mut self.zone, changes)?;
+        let after = digest::of_changed(&self.zone, changes);
+        self.records = self.records.wrapping_sub(before).wrapping_add(after);
+        Ok(())
+    }
+
     /// Reads a zone of the store.
     ///
     /// # Errors
@@ -83,7 +114,7 @@ impl ZoneHead {
             Some(why) => return Err(failed(why)),
             None => loader.finish().map_err(failed)?,
         };
-        let mut head = Self { zone, stamp: stored.stamp };
+        let mut head = Self::new(zone, stored.stamp);
         head.set_serial();
         Ok(head)
     }

@@ -12,6 +12,8 @@ pub struct FleetStatus {
     /// Why what others wrote is not saved on this server's disk; `None`: it is. What is newer is
     /// served from memory.
     pub unsaved: Option<String>,
+    /// Which servers have other content at the same revision, and what to do; `None`: no server.
+    pub difference: Option<String>,
 }
 
 /// A server of a fleet, as it reports itself.
@@ -30,6 +32,8 @@ pub struct Member {
     pub location: String,
     /// The newest revision that it serves.
     pub revision: u64,
+    /// The digest of all zones at this revision, in hexadecimal; empty: it does not know.
+    pub digest: String,
     /// When it became a member, by its clock: milliseconds since 1970.
     pub since: u64,
     /// When it wrote this, by its clock: milliseconds since 1970.

@@ -18,8 +18,10 @@
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
 //! Names are in lower case and presentation form; a slash in them is `\047`.
+use etcd_client::KeyValue;
 use records::{CommitId, Form, Revision};
 use serde::{Deserialize, Serialize};
+use server_status::Member;
 use store::serial::SerialStamp;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::HealthTarget;
@@ -259,6 +261,11 @@ impl Head {
         let (revision, _) = value.split_once(' ')?;
         Some(Self { revision: Revision(revision.parse().ok()?), value: Some(value.to_owned()) })
     }
+}
+
+/// The key of a member; `None`: it is none, or has no lease, so no server stands behind it.
+pub fn read_member(kv: &KeyValue) -> Option<Member> {
+    (kv.lease() != 0).then(|| serde_json::from_slice(kv.value()).ok()).flatten()
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 mod commit;
 mod connection;
+mod digests;
 mod documents;
 mod encoding;
 mod events;

@@ -1,6 +1,8 @@
 //! This server as a member of the fleet: a key under a lease, with the revision that it serves.
 use crate::connection::RequestError;
+use crate::digests::{self, Comparison};
 use crate::events::Mirror;
+use crate::keys::read_member;
 use crate::limits::{
     FLEET_WAIT_MAX, LEAVE_MAX, MEMBER_TTL, REFRESH_INTERVAL, RENEW_INTERVAL, REPORT_INTERVAL,
     REPORT_SHARE, WAITERS_MAX,
@@ -8,7 +10,7 @@ use crate::limits::{
 use crate::shared::Shared;
 use crate::waits::{self, Waiter};
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
-use records::{Fleet, Form, Refused, Revision};
+use records::{Fleet, Form, Refused, Revision, ZoneDigests};
 use server_status::{FleetStatus, Member};
 use std::convert::Infallible;
 use std::future;
@@ -36,6 +38,7 @@ pub struct EtcdFleet {
     /// The newest revision that it serves; `None`: none yet.
     pub served: watch::Sender<Option<Revision>>,
     status: Mutex<MemberStatus>,
+    digests: ZoneDigests,
     /// Sends clients to the task that answers them; `None` before it joins, and after the end.
     waits: Mutex<Option<mpsc::Sender<Waiter>>>,
 }
@@ -45,6 +48,8 @@ struct MemberStatus {
     /// The lease of this server's key; `None`: it is no member.
     lease: Option<i64>,
     fault: Option<String>,
+    /// Which other members have other content, and what to do.
+    difference: Option<String>,
     /// Since when it is no member.
     outside: Option<Instant>,
     /// Since when the name is another server's.
@@ -100,7 +105,8 @@ fn now() -> u64 {
 impl EtcdFleet {
     pub fn new(shared: Arc<Shared>, member: Member, own: OwnLease) -> Arc<Self> {
         let (status, waits) = (Mutex::default(), Mutex::default());
-        Arc::new(Self { shared, member, own, served: watch::Sender::new(None), status, waits })
+        let (served, digests) = (watch::Sender::new(None), ZoneDigests::default());
+        Arc::new(Self { shared, member, own, served, status, digests, waits })
     }
 
     fn waits(&self) -> MutexGuard<'_, Option<mpsc::Sender<Waiter>>> {
@@ -232,8 +238,9 @@ impl EtcdFleet {
 
     /// The key of a member that serves this revision.
     fn put(&self, lease: i64, since: u64, revision: Revision) -> TxnOp {
-        let (form, member) = (Form::NEWEST.0, self.member.clone());
-        let own = Member { revision: revision.0, since, reported: now(), form, ..member };
+        let digest = digests::text(self.digests.at(revision));
+        let (form, reported, member) = (Form::NEWEST.0, now(), self.member.clone());
+        let own = Member { revision: revision.0, digest, since, reported, form, ..member };
         let value = serde_json::to_vec(&own).expect("a member is JSON");
         let options = PutOptions::new().with_lease(lease);
         TxnOp::put(self.shared.link.keys.member(self.name()), value, Some(options))
@@ -262,6 +269,19 @@ impl EtcdFleet {
         Err(Ended::Taken(other.unwrap_or_else(|| self.member.clone())))
     }
 
+    /// Notes which members have other content.
+    fn note_difference(&self, difference: Option<String>) {
+        let mut state = self.state();
+        if state.difference == difference {
+            return;
+        }
+        match &difference {
+            Some(why) => tracing::error!("{why}"),
+            None => tracing::info!("this server has the same content as all others again"),
+        }
+        state.difference = difference;
+    }
+
     /// Warns of members whose clocks differ: journals and signatures have times.
     async fn compare_clocks(&self) -> Result<(), Ended> {
         for other in read_members(&self.shared, self.shared.link.keys.members()).await? {
@@ -286,6 +306,8 @@ impl EtcdFleet {
         let connection = &self.shared.link.connection;
         let mut wanted = Wanted::default();
         wanted.watch(&self.shared).await;
+        let mut comparison = Comparison::default();
+        comparison.watch(&self.shared.link).await;
         // What is served may have changed since `create`.
         let mut reported = None;
         let mut pause = REPORT_INTERVAL;
@@ -307,6 +329,8 @@ impl EtcdFleet {
                 }
                 report_at = Instant::now() + pause;
             }
+            let compared = comparison.compare(&self.shared.link, &self.digests, lease);
+            self.note_difference(compared.await);
             if now >= renew_at {
                 match connection.renew(lease).await {
                     Ok(false) => return Err(Ended::Expired),
@@ -317,12 +341,14 @@ impl EtcdFleet {
                 }
                 renew_at = now + if renewed == now { RENEW_INTERVAL } else { RETRY / 4 };
                 wanted.watch(&self.shared).await;
+                comparison.watch(&self.shared.link).await;
             }
             let report_at = if newest > reported { report_at } else { refresh_at };
             tokio::select! {
                 // The sender is in `self`.
                 _ = served.changed() => (),
                 () = wanted.change() => (),
+                () = comparison.change() => (),
                 () = sleep_until(report_at.min(renew_at)) => (),
             }
         }
@@ -387,11 +413,6 @@ async fn read_members(shared: &Shared, prefix: String) -> Result<Vec<Member>, Re
     Ok(got.kvs().iter().filter_map(read_member).collect())
 }
 
-/// The key of a member; `None`: it is none, or has no lease, so no server stands behind it.
-pub fn read_member(kv: &KeyValue) -> Option<Member> {
-    (kv.lease() != 0).then(|| serde_json::from_slice(kv.value()).ok()).flatten()
-}
-
 /// The key of a server whose client waits: a revision in decimal.
 fn read_wait(kv: &KeyValue) -> Option<Revision> {
     str::from_utf8(kv.value()).ok()?.parse().ok().map(Revision)
@@ -411,6 +432,10 @@ impl Drop for Membership {
 impl Fleet for EtcdFleet {
     fn serves(&self, revision: Revision) {
         self.served.send_replace(Some(revision));
+    }
+
+    fn digests(&self) -> &ZoneDigests {
+        &self.digests
     }
 
     fn members(&self) -> Answer<Vec<Member>, Refused> {
@@ -439,8 +464,9 @@ impl Fleet for EtcdFleet {
     }
 
     fn status(&self) -> FleetStatus {
-        let fault = self.state().fault.clone();
         let unsaved = self.shared.unsaved();
-        FleetStatus { name: self.member.name.clone(), fault, unsaved }
+        let state = self.state();
+        let (fault, difference) = (state.fault.clone(), state.difference.clone());
+        FleetStatus { name: self.member.name.clone(), fault, unsaved, difference }
     }
 }

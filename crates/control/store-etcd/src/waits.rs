@@ -2,7 +2,8 @@
 use crate::connection::RequestError;
 use crate::events::Mirror;
 use crate::limits::WAIT_KEPT;
-use crate::members::{EtcdFleet, read_member};
+use crate::keys::read_member;
+use crate::members::EtcdFleet;
 use etcd_client::{PutOptions, TxnOp};
 use records::{Refused, Revision};
 use server_status::Member;

@@ -84,6 +84,7 @@ impl Writer {
             }
             self.revision = revision;
             self.publish_changed(&at, was_there);
+            self.note_digests(std::iter::once(&*at));
         }
         Ok(())
     }

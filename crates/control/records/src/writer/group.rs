@@ -182,7 +182,15 @@ impl Writer {
         for (at, before) in &group.touched {
             self.publish_changed(at, before.is_some());
         }
+        self.note_digests(group.touched.keys().map(|at| &**at));
         self.keep_list();
+    }
+
+    /// Notes the digests of zones with new content.
+    pub(super) fn note_digests<'z>(&self, changed: impl Iterator<Item = &'z [u8]>) {
+        let Some(fleet) = &self.shared.fleet else { return };
+        let digest = |at: &'z [u8]| (at, self.heads.get(at).map(|head| head.digest(at)));
+        fleet.digests().change(self.revision, changed.map(digest));
     }
 
     /// Publishes a zone with new content.

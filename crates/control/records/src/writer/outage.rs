@@ -35,7 +35,7 @@ impl Writer {
             let origin = zone.as_name();
             let unloaded = Zone::unloaded(Arc::clone(&self.key), origin);
             let stamp = SerialStamp { revision: Revision::NONE, offset: 0 };
-            self.heads.insert(key(origin), ZoneHead { zone: unloaded, stamp });
+            self.heads.insert(key(origin), ZoneHead::new(unloaded, stamp));
         }
         (self.revision_known, self.is_unsure) = (revision, true);
         let opened = if waits { self.store.open() } else { self.store.open_now() };
@@ -90,13 +90,17 @@ impl Writer {
                         self.store.close();
                         self.store.open_now()?;
                     }
-                    ZoneHead { zone, stamp: stored.stamp }
+                    ZoneHead::new(zone, stored.stamp)
                 }
                 Err(why) => return Err(why),
             };
             heads.insert(key(origin), head);
         }
         (self.heads, self.revision, self.is_loaded) = (heads, revision, true);
+        if let Some(fleet) = &self.shared.fleet {
+            let all = self.heads.iter().map(|(at, head)| (at.clone(), head.digest(at)));
+            fleet.digests().replace(revision, all);
+        }
         self.watch_store()?;
         self.shared.health.read(unreadable);
         Ok(())

@@ -1,4 +1,5 @@
 //! Servers that share a real etcd.
+mod digests;
 mod documents;
 mod fleet;
 mod history;

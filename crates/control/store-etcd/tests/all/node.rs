@@ -2,6 +2,7 @@
 use compile::Image;
 use documents::{MapEvent, MapWriter};
 use image::HashKey;
+use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{
     Batch, Edit, Fleet, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
     SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
@@ -15,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use store_etcd::{EtcdLink, EtcdMap, EtcdSettings, EtcdStates};
+use store_redb::RedbStore;
 use test_support::etcd::Etcd;
 use test_support::wait;
 use tokio::sync::mpsc;
@@ -302,6 +304,42 @@ impl Node {
         let half = bytes.len() / 2;
         bytes[512..half].iter_mut().for_each(|byte| *byte ^= 0x55);
         fs::write(&file, bytes).unwrap();
+    }
+
+    /// Replaces bytes in sets of the replica, as if it had always had the others, and starts it
+    /// again.
+    pub fn alter(&mut self, from: &[u8], to: &[u8]) {
+        let content = self.export();
+        self.stop();
+        let mut altered = Vec::new();
+        let revision = snapshot::revision(&content).unwrap();
+        let mut writer = SnapshotWriter::new(&mut altered, revision).unwrap();
+        snapshot::read(&mut &content[..], &mut |item| {
+            match item {
+                SnapshotItem::Zone(origin, stamp) => writer.zone(origin.as_name(), stamp).unwrap(),
+                SnapshotItem::Set(key, value) => {
+                    let mut value = value.to_vec();
+                    if let Some(at) = value.windows(from.len()).position(|found| found == from) {
+                        value[at..at + to.len()].copy_from_slice(to);
+                    }
+                    writer.set(key, &value).unwrap();
+                }
+            }
+            Ok(())
+        })
+        .unwrap();
+        writer.finish().unwrap();
+        let mut store = RedbStore::open(&self.folder.join("replica"), true).unwrap();
+        store.replace_by(&mut &altered[..]).unwrap();
+        drop(store);
+        self.restart();
+    }
+
+    /// Starts it again without its replica.
+    pub fn forget(&mut self) {
+        self.stop();
+        fs::remove_dir_all(self.folder.join("replica")).unwrap();
+        self.restart();
     }
 
     /// Whether a file of the replica was set aside.

@@ -134,6 +134,13 @@ impl Check {
         tls.as_ref().map(|tls| (tls, &**host))
     }
 
+    /// How long a server that probes may be silent until what it said does not count: as long as it
+    /// takes to find that a target is down. One probe alone may come late.
+    pub(crate) fn silence_max(&self) -> Duration {
+        let probes = u32::from(self.fall.max(2));
+        probes * (self.interval + self.jitter_max()) + self.timeout
+    }
+
     pub(crate) fn jitter_max(&self) -> Duration {
         self.interval * u32::from(self.jitter) / 100
     }

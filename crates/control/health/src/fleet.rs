@@ -3,90 +3,22 @@
 //! Each target is probed by some of the servers that probe, the same ones in the eyes of all: the
 //! first of an order that differs for each target (rendezvous hashing), so a server that comes or
 //! goes moves only its share. A target is down if most of them say so.
+mod finding;
+mod silence;
+
+pub use finding::Finding;
+use finding::said;
+
+use crate::fleet::silence::Silence;
 use crate::limits::FINDINGS_MAX;
 use crate::state::{ProbeState, TargetState};
 use ring::digest::{SHA256, digest};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use zone_manager::HealthTarget;
-
-/// What a server says of a target that it probes. It says nothing before it knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
-    /// The state, and since when. It has no certificate.
-    pub state: TargetState,
-    /// The epoch of the server in which it says so: a finding of an earlier one does not count.
-    pub epoch: i64,
-}
-
-/// The format of a finding in JSON.
-const FORMAT: u64 = 1;
-
-#[derive(Deserialize, Serialize)]
-struct FindingJson {
-    format: u64,
-    state: String,
-    ever_up: bool,
-    /// In milliseconds since 1970.
-    since: u64,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    reason: String,
-    #[serde(rename = "life")]
-    epoch: i64,
-}
-
-impl Finding {
-    /// Its JSON.
-    ///
-    /// # Panics
-    /// Never: its parts are numbers and texts.
-    pub fn encode(&self) -> Vec<u8> {
-        let Self { state, epoch } = self;
-        let json = FindingJson {
-            format: FORMAT,
-            state: state.state.word().into(),
-            ever_up: state.ever_up,
-            since: state.since.as_millis() as u64,
-            reason: state.reason.to_string(),
-            epoch: *epoch,
-        };
-        serde_json::to_vec(&json).expect("a finding is JSON")
-    }
-
-    /// Reads its JSON.
-    ///
-    /// # Errors
-    /// What is wrong with it.
-    pub fn decode(json: &[u8]) -> Result<Self, String> {
-        let value: serde_json::Value =
-            serde_json::from_slice(json).map_err(|why| format!("it is not JSON: {why}"))?;
-        match value.get("format").and_then(serde_json::Value::as_u64) {
-            Some(FORMAT) => {}
-            Some(format) => {
-                return Err(format!("a newer version wrote it, in format {format}"));
-            }
-            None => return Err("it has no format".into()),
-        }
-        let json: FindingJson =
-            serde_json::from_value(value).map_err(|why| format!("it is no finding: {why}"))?;
-        let state = ProbeState::from_word(&json.state)
-            .filter(|state| *state != ProbeState::Unknown)
-            .ok_or_else(|| format!("{:?} is neither \"up\" nor \"down\"", json.state))?;
-        let since = Duration::from_millis(json.since);
-        Ok(Self { state: said(state, json.ever_up, since, &json.reason), epoch: json.epoch })
-    }
-}
-
-/// A state as a server says it: with whole milliseconds, and without what only the server needs.
-fn said(state: ProbeState, ever_up: bool, since: Duration, reason: &str) -> TargetState {
-    let since = Duration::from_millis(since.as_millis() as u64);
-    let mut said = TargetState::saved(state, ever_up, since);
-    said.take_reason(reason);
-    said
-}
 
 /// A server that probes, and lives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,6 +103,17 @@ pub(crate) struct Changed {
     /// Servers that probe came or went, or began a new epoch.
     pub vantages: bool,
     pub targets: HashSet<HealthTarget>,
+    /// Time has passed in which servers may have been silent.
+    pub silence: bool,
+}
+
+/// How soon silence counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SilenceTiming {
+    /// The shortest interval of the checks: a server that probes shows so often that it lives.
+    pub period: Duration,
+    /// After what time a server is silent for one of the checks.
+    pub shortest: Duration,
 }
 
 #[derive(Default)]
@@ -185,6 +128,11 @@ struct Inner {
     /// What this server says, and what of it was not written yet.
     own: HashMap<HealthTarget, TargetState>,
     unwritten: HashSet<HealthTarget>,
+    silence: Silence,
+    /// `None`: no set has a check.
+    timing: Option<SilenceTiming>,
+    /// The prober waits until silence is seen.
+    is_waiting: bool,
 }
 
 /// What the servers of the fleet say: between the prober, and the task that exchanges it.
@@ -222,6 +170,9 @@ impl FleetStates {
         }
         let before = inner.own_epoch();
         inner.vantages = vantages.into();
+        let Inner { silence, vantages, findings, .. } = &mut *inner;
+        let has_said = |name: &Arc<str>| findings.values().any(|by| by.contains_key(name));
+        silence.retain(|name| vantages.iter().any(|one| one.name == *name) || has_said(name));
         inner.changed.vantages = true;
         if let Some(epoch) = inner.own_epoch().filter(|epoch| before != Some(*epoch)) {
             // What this server says, it says in its new epoch.
@@ -237,10 +188,79 @@ impl FleetStates {
     /// Whether what the others say arrives.
     pub fn set_connected(&self, is_connected: bool) {
         let mut inner = self.inner();
+        if is_connected {
+            inner.silence.begin(Instant::now());
+        }
         if inner.is_connected != is_connected {
             inner.is_connected = is_connected;
             self.changed.notify_one();
         }
+    }
+
+    /// A server that probes has shown that it lives.
+    pub fn hear(&self, server: &str) {
+        self.hear_at(server, Instant::now());
+    }
+
+    pub(crate) fn hear_at(&self, server: &str, at: Instant) {
+        let mut inner = self.inner();
+        let lasted = inner.silence.of(server);
+        inner.silence.hear(server, at);
+        if inner.timing.is_some_and(|timing| lasted >= timing.shortest) {
+            inner.changed.silence = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// All that was written to etcd before this time is known.
+    pub fn reach(&self, at: Instant) {
+        let mut inner = self.inner();
+        inner.silence.reach(at);
+        let shortest = inner.timing.map(|timing| timing.shortest);
+        let mut others = inner.vantages.iter().filter(|vantage| !vantage.is_own);
+        let is_silent =
+            shortest.is_some_and(|limit| others.any(|one| inner.silence.of(&one.name) >= limit));
+        if inner.is_waiting || is_silent {
+            inner.changed.silence = true;
+            self.changed.notify_one();
+        }
+    }
+
+    /// How soon silence counts; `None`: there is nothing to probe.
+    pub fn timing(&self) -> Option<SilenceTiming> {
+        self.inner().timing
+    }
+
+    /// The servers that probe and may be silent; `None`: that makes no difference now, so etcd
+    /// need not be read for it.
+    pub fn late(&self) -> Option<Vec<Arc<str>>> {
+        let inner = self.inner();
+        let (timing, now) = (inner.timing?, Instant::now());
+        let others = inner.vantages.iter().filter(|vantage| !vantage.is_own);
+        let late = others.filter(|one| inner.silence.is_late(&one.name, now, timing.shortest));
+        let late: Vec<_> = late.map(|one| Arc::clone(&one.name)).collect();
+        (inner.is_waiting || !late.is_empty()).then_some(late)
+    }
+
+    pub(crate) fn set_timing(&self, timing: Option<SilenceTiming>) {
+        self.inner().timing = timing;
+    }
+
+    /// Whether the prober waits until silence is seen.
+    pub(crate) fn set_waiting(&self, is_waiting: bool) {
+        self.inner().is_waiting = is_waiting;
+    }
+
+    /// For how long a server has been silent.
+    pub(crate) fn silence(&self, vantage: &Vantage) -> Duration {
+        if vantage.is_own { Duration::ZERO } else { self.inner().silence.of(&vantage.name) }
+    }
+
+    /// For how long all servers have been silent that have ever known a target.
+    pub(crate) fn silence_about(&self, target: &HealthTarget) -> Duration {
+        let inner = self.inner();
+        let by = inner.findings.get(target);
+        inner.silence.of_any(by.into_iter().flat_map(|by| by.keys().map(|name| &**name)))
     }
 
     /// Takes in what a server says of a target; `None`: nothing any more. Returns `false` if it is

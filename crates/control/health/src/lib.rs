@@ -28,7 +28,7 @@ mod webhook;
 pub use allow::{Allow, NotAllowed};
 pub use check::{Check, CheckKind, DnsCheck, GrpcCheck, HttpCheck, ScriptCheck, TlsCheck};
 pub use checks::{CheckRefused, DefinedCheck, ReadCheck, checks_in};
-pub use fleet::{Finding, FindingKey, FleetStates, Vantage, assigned, verdict};
+pub use fleet::{Finding, FindingKey, FleetStates, SilenceTiming, Vantage, assigned, verdict};
 pub use operator::{OperatorState, Override, OverrideKey, check_endpoint};
 pub use outcome::{Failure, FindUser, Passed};
 pub use probe::Probes;

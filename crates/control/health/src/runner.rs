@@ -319,6 +319,7 @@ impl Runner {
         {
             self.set_check(name, Some(Arc::clone(check)));
         }
+        self.set_timing();
         // The prober knows a check before sources name it.
         self.publisher.health().set_checks(self.checks.names());
     }

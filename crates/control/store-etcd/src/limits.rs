@@ -55,6 +55,10 @@ pub const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 pub const REPORT_SHARE: Duration = Duration::from_millis(10);
 /// The interval of reports when nothing is written.
 pub const REFRESH_INTERVAL: Duration = Duration::from_secs(30);
+/// How often to look which zones of servers differ, until that is known.
+pub const DIGESTS_LOOK: Duration = Duration::from_millis(500);
+/// Zones that differ and are named.
+pub const DIFFERENT_ZONES_MAX: usize = 5;
 /// How long a client waits until all members serve a revision.
 pub const FLEET_WAIT_MAX: Duration = Duration::from_secs(15);
 /// How long the others are asked for quick reports after the last client has waited.
@@ -82,6 +86,8 @@ pub const ECHO_MAX: Duration = Duration::from_millis(500);
 pub const SAVE_MAX: Duration = Duration::from_secs(1);
 /// How long what a server found out waits for more, so that one transaction writes it all.
 pub const STATES_BATCH: Duration = Duration::from_millis(50);
+/// How often to look for servers that are silent, at least, while that makes a difference.
+pub const LIFE_LOOK: Duration = Duration::from_secs(1);
 /// The pause after etcd had no space for what a server found out.
 pub const NO_SPACE_PAUSE: Duration = Duration::from_secs(5);
 /// How long what a server said is kept after it was last seen.

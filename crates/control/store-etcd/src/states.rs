@@ -1,5 +1,7 @@
 //! What the servers of the fleet say of the targets that they probe: a key for each server and
 //! target, without a lease. A server writes only its own keys, and only while it is a member.
+mod life;
+
 use crate::EtcdLink;
 use crate::connection::RequestError;
 use crate::keyspace::{FollowedKeys, Follower, History, LinkReport, Position};
@@ -7,9 +9,10 @@ use crate::limits::{
     NO_SPACE_PAUSE, OPS_MAX, RECONNECT_MAX, STATES_BATCH, STATES_KEPT, STATES_SWEEP_INTERVAL,
     UNUSABLE_STATES_MAX,
 };
-use crate::members::read_member;
+use crate::keys::read_member;
 use etcd_client::{Compare, CompareOp, KeyValue, TxnOp};
 use health::{Finding, FindingKey, FleetStates, Vantage};
+use life::Life;
 use server_status::DocumentsStatus;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -26,6 +29,8 @@ struct Server {
     epoch: i64,
     lease: i64,
     probes: bool,
+    /// The revision of etcd at which it has written its key last.
+    written: i64,
 }
 
 /// Exchanges findings with the other servers. Dropping it ends that.
@@ -57,6 +62,7 @@ struct Exchange {
     /// When the next batch is written.
     write_at: Option<Instant>,
     sweep_at: Instant,
+    life: Life,
     /// Since when servers are no members.
     absent: HashMap<Arc<str>, Instant>,
 }
@@ -81,6 +87,7 @@ impl EtcdStates {
             epoch: None,
             write_at: None,
             sweep_at: Instant::now(),
+            life: Life::default(),
             absent: HashMap::new(),
         };
         let followed = FollowedKeys {
@@ -151,6 +158,7 @@ impl Follower for Exchange {
         if self.has_new_members {
             self.set_vantages();
         }
+        self.shared.states.reach(Instant::now());
     }
 
     async fn due(&mut self) {
@@ -162,6 +170,7 @@ impl Follower for Exchange {
             }
             () = sleep_until(self.write_at.unwrap_or(now)), if self.write_at.is_some() => {}
             () = sleep_until(self.sweep_at) => {}
+            () = sleep_until(self.life.due_at()) => {}
         }
     }
 
@@ -169,6 +178,9 @@ impl Follower for Exchange {
         let now = Instant::now();
         if self.write_at.is_some_and(|at| at <= now) {
             self.write_at = self.write().await?;
+        }
+        if self.life.due_at() <= now {
+            self.show_life().await?;
         }
         if self.sweep_at <= now {
             self.sweep_at = now + STATES_SWEEP_INTERVAL;
@@ -206,8 +218,12 @@ impl Shared {
         match read_member(kv).filter(|_| is_put) {
             Some(member) => {
                 let probes = member.roles.iter().any(|role| role == ROLE);
-                let server = Server { epoch: kv.create_revision(), lease: kv.lease(), probes };
-                members.insert(name.to_owned(), server);
+                let (epoch, lease, written) = (kv.create_revision(), kv.lease(), kv.mod_revision());
+                let server = Server { epoch, lease, probes, written };
+                let before = members.insert(name.to_owned(), server);
+                if probes && before.is_none_or(|before| before.written < written) {
+                    self.states.hear(name);
+                }
             }
             None => drop(members.remove(name)),
         }

@@ -158,6 +158,7 @@ fn one_prober_alone_takes_nothing_down_and_a_killed_one_is_replaced() {
     let [one, other] = scene.probers_of(1)[..] else { panic!("two probers") };
     scene.probers[one].served.signal(Signal::STOP);
     scene.targets[0] = None;
+    let died = Instant::now();
     until_true("the other one says so", || {
         let seen = scene.seen();
         let target = seen.iter().find(|target| target["address"] == "127.0.11.1").expect("there");
@@ -166,8 +167,11 @@ fn one_prober_alone_takes_nothing_down_and_a_killed_one_is_replaced() {
         vantages.iter().any(|vantage| vantage["state"] == "down")
     });
     assert_ne!(one, other);
-    // Once the stopped one is no member, the third one takes its place.
+    // The word of the stopped one does not count once it is silent. Once it is no member, the
+    // third one takes its place.
     until_true("it is left out", || !scene.has(1));
+    println!("left out {:.2?} after both died; the lease lasts 10 s", died.elapsed());
+    until_true("the third one probes it", || !scene.probers_of(1).contains(&one));
     assert!(scene.has(2) && scene.has(3));
     let now = scene.probers_of(1);
     assert!(!now.contains(&one) && now.len() == 2, "{now:?}");
@@ -186,7 +190,7 @@ fn one_prober_alone_takes_nothing_down_and_a_killed_one_is_replaced() {
                 && one["state"] == "down"
         })
     });
-    // Without any prober, states stay.
+    // Without any prober, what is down stays so, and the others are unknown.
     for prober in &mut scene.probers {
         prober.served.signal(Signal::KILL);
         prober.served.status();
@@ -194,6 +198,11 @@ fn one_prober_alone_takes_nothing_down_and_a_killed_one_is_replaced() {
     until_true("none is a member", || {
         scene.seen().iter().all(|target| target["vantages"].is_null())
     });
+    let in_state = |state: &str| {
+        let seen = scene.seen();
+        seen.iter().filter(|target| target["state"] == *state).count()
+    };
+    until_true("two are unknown", || in_state("unknown") == 2 && in_state("down") == 1);
     assert!(!scene.has(1) && scene.has(2) && scene.has(3));
     let listed = String::from_utf8(scene.dns.run(&["health"], true).stdout).expect("UTF-8");
     assert!(listed.contains("none with the role `health` is a member"), "{listed}");

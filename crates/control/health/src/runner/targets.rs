@@ -28,6 +28,7 @@ impl Runner {
         }
         if is_changed {
             self.settle();
+            self.set_timing();
             self.count();
         }
     }

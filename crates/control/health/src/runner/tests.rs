@@ -1,6 +1,7 @@
 //! Zones with too many targets, and zones that are deleted.
 use super::*;
 use crate::checks::checks_in;
+use crate::fleet::{Finding, FleetStates, Vantage};
 use crate::request::{StateFilter, TargetFilter};
 use crate::saved::endpoints_in;
 use crate::state::ProbeState;
@@ -27,6 +28,11 @@ fn name(text: &str) -> NameBuf {
 }
 
 fn fixture(states: &[(u32, ProbeState)]) -> Fixture {
+    fixture_in(None, states)
+}
+
+/// The runner of a server in this fleet.
+fn fixture_in(fleet: Option<Arc<FleetStates>>, states: &[(u32, ProbeState)]) -> Fixture {
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
     let (publisher, running) = ZonePublisher::start(Image::new(key)).expect("a thread");
     let updates = publisher.start_source(SourceSettings {
@@ -45,7 +51,7 @@ fn fixture(states: &[(u32, ProbeState)]) -> Fixture {
         read_check: |_, _| Err("no checks".into()),
         api_checks: checks_in(None),
         endpoints: endpoints_in(None),
-        fleet: None,
+        fleet: fleet.map(|states| (states, 2)),
         webhook: None,
         avoided_cpus: Vec::new(),
     };
@@ -203,4 +209,66 @@ async fn list_has_pages_and_filters() {
     assert_eq!((of("down"), of("up")), (1, 0));
     assert_eq!((of("not-probed"), of("unknown")), (50, MOST as usize + 49));
     assert_eq!(StateFilter::from_word("gone"), None);
+}
+
+/// Two other servers probe. One falls silent, and then both do.
+#[tokio::test(flavor = "current_thread")]
+async fn what_silent_servers_said_does_not_count_and_only_what_was_up_is_unknown_then() {
+    const SILENT: Duration = Duration::from_secs(60);
+    let states = FleetStates::new("own");
+    let mut fixture = fixture_in(Some(Arc::clone(&states)), &[]);
+    states.set_connected(true);
+    let vantages = ["a", "b"].map(|name| Vantage::new(name, 1, false));
+    states.set_vantages(vantages.into());
+    fixture.put_zone("example.org.", 0..3);
+    let say = |server: &str, number: u32, state| {
+        let state = TargetState::saved(state, true, Duration::from_secs(1));
+        assert!(states.ingest(server, &target(number), Some(Finding { state, epoch: 1 })));
+    };
+    let (up, down) = (ProbeState::Up, ProbeState::Down);
+    for (number, of_a, of_b) in [(0, up, up), (1, up, down), (2, down, down)] {
+        say("a", number, of_a);
+        say("b", number, of_b);
+    }
+    let classes = |fixture: &mut Fixture| {
+        fixture.runner.take_findings();
+        [0, 1, 2].map(|number| fixture.runner.verdicts[&target(number)].expect("a class"))
+    };
+    let [is_up, is_down] = [MemberClass::Up, MemberClass::DownOnceUp];
+    assert_eq!(classes(&mut fixture), [is_up, is_up, is_down]);
+
+    // Time alone is no silence: etcd has to be known until then. Nothing is heard of `a`.
+    let now = Instant::now();
+    states.hear("a");
+    states.hear("b");
+    states.reach(now);
+    assert_eq!(classes(&mut fixture), [is_up, is_up, is_down]);
+    states.reach(now + SILENT);
+    states.hear_at("b", now + SILENT);
+    assert_eq!(classes(&mut fixture), [is_up, is_down, is_down], "the word of `b` counts alone");
+    states.reach(now + 2 * SILENT);
+    let unknown = MemberClass::Unknown;
+    assert_eq!(classes(&mut fixture), [unknown, is_down, is_down]);
+    states.hear_at("a", now + 2 * SILENT);
+    assert_eq!(classes(&mut fixture), [is_up, is_up, is_down]);
+}
+
+/// No server probes, and what was saved says that the targets are up.
+#[tokio::test(flavor = "current_thread")]
+async fn saved_state_that_no_server_confirms_is_unknown_once_etcd_was_followed_for_long() {
+    let states = FleetStates::new("own");
+    let saved = [(0, ProbeState::Up), (1, ProbeState::Down)];
+    let mut fixture = fixture_in(Some(Arc::clone(&states)), &saved);
+    fixture.put_zone("example.org.", 0..2);
+    let classes = |fixture: &mut Fixture| {
+        fixture.runner.take_findings();
+        [0, 1].map(|number| fixture.runner.verdicts[&target(number)].expect("a class"))
+    };
+    let before = [MemberClass::Up, MemberClass::DownOnceUp];
+    assert_eq!(classes(&mut fixture), before, "etcd is away");
+    states.set_connected(true);
+    assert_eq!(states.late(), Some(Vec::new()), "etcd is to be read");
+    assert_eq!(classes(&mut fixture), before);
+    states.reach(Instant::now() + Duration::from_secs(60));
+    assert_eq!(classes(&mut fixture), [MemberClass::Unknown, before[1]]);
 }

@@ -1,11 +1,12 @@
 //! What the servers of a fleet agree on: which of them probes what, and what follows.
 use super::{IdleTarget, Runner};
-use crate::fleet::{FleetStates, assigned, verdict};
+use crate::check::Check;
+use crate::fleet::{FleetStates, SilenceTiming, Vantage, assigned, verdict};
 use crate::prober::{ProbeId, Transition};
 use crate::report::VantageReport;
 use crate::state::{ProbeState, TargetState};
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use zone_manager::HealthTarget;
 
@@ -16,11 +17,16 @@ pub(super) struct FleetView {
     vantage: usize,
     /// The state that holds, of each target that sets name.
     agreed: HashMap<HealthTarget, TargetState>,
+    /// Targets that are up, and that no server knows.
+    unbacked: HashSet<HealthTarget>,
+    /// The servers that are silent for a check, and the check.
+    silent: HashSet<(Arc<str>, String)>,
 }
 
 impl FleetView {
     pub(super) fn new(states: Arc<FleetStates>, vantage: usize) -> Self {
-        Self { states, vantage, agreed: HashMap::new() }
+        let (agreed, unbacked, silent) = Default::default();
+        Self { states, vantage, agreed, unbacked, silent }
     }
 
     /// This server does not probe a target any more.
@@ -58,6 +64,7 @@ impl Runner {
     pub(super) fn end_to_agree(&mut self, target: &HealthTarget) -> Option<TargetState> {
         let fleet = self.fleet.as_mut()?;
         fleet.states.say(target, None);
+        fleet.unbacked.remove(target);
         fleet.agreed.remove(target)
     }
 
@@ -86,14 +93,21 @@ impl Runner {
     pub(super) fn take_findings(&mut self) {
         let Some(fleet) = &self.fleet else { return };
         self.prober.set_fleet(fleet.states.is_connected());
-        let changed = fleet.states.take_changed();
+        let mut changed = fleet.states.take_changed();
         if !changed.vantages {
-            return changed.targets.iter().for_each(|target| self.weigh(target));
+            if changed.silence {
+                changed.targets.extend(self.take_silence());
+            }
+            changed.targets.iter().for_each(|target| self.weigh(target));
+            return self.wait_for_silence();
         }
+        self.take_silence();
+        let Some(fleet) = &self.fleet else { return };
         for target in fleet.agreed.keys().cloned().collect::<Vec<_>>() {
             self.reassign(&target);
             self.weigh(&target);
         }
+        self.wait_for_silence();
         self.settle();
         self.count();
     }
@@ -119,15 +133,86 @@ impl Runner {
         }
     }
 
-    /// Decides from what the servers say of a target.
-    fn weigh(&mut self, target: &HealthTarget) {
+    /// Says how soon silence counts: checks, or targets of theirs, came or went.
+    pub(super) fn set_timing(&self) {
+        let Some(fleet) = &self.fleet else { return };
+        let names: HashSet<_> = fleet.agreed.keys().map(|target| &*target.check).collect();
+        let checks = || names.iter().filter_map(|name| self.prober.check(name));
+        let period = checks().map(|check| check.interval).min();
+        let shortest = checks().map(|check| check.silence_max()).min();
+        let timing = period.zip(shortest);
+        let timing = timing.map(|(period, shortest)| SilenceTiming { period, shortest });
+        fleet.states.set_timing(timing);
+        self.wait_for_silence();
+    }
+
+    /// Tells the task that exchanges findings whether silence makes a difference.
+    fn wait_for_silence(&self) {
+        if let Some(fleet) = &self.fleet {
+            fleet.states.set_waiting(!fleet.unbacked.is_empty());
+        }
+    }
+
+    /// Takes in which servers are silent. Returns the targets for which that makes a difference.
+    fn take_silence(&mut self) -> Vec<HealthTarget> {
+        let Some(fleet) = &mut self.fleet else { return Vec::new() };
+        let mut silent = HashSet::new();
+        for vantage in &*fleet.states.vantages() {
+            let lasts = fleet.states.silence(vantage);
+            let is_silent = |check: &&Arc<Check>| lasts >= check.silence_max();
+            let checks = self.known_checks.values().filter(is_silent);
+            silent.extend(checks.map(|check| (Arc::clone(&vantage.name), check.name.clone())));
+        }
+        let before = std::mem::replace(&mut fleet.silent, silent);
+        let changed = before.symmetric_difference(&fleet.silent).map(|(_, check)| &**check);
+        let changed: HashSet<&str> = changed.collect();
+        let of_check = fleet.agreed.keys().filter(|target| changed.contains(&*target.check));
+        of_check.chain(&fleet.unbacked).cloned().collect()
+    }
+
+    /// What the servers say of a target that are not silent; `None`: none of them knows it.
+    fn verdict(&self, target: &HealthTarget, assigned: &[&Vantage]) -> Option<TargetState> {
+        let fleet = self.fleet.as_ref()?;
+        let is_silent =
+            |name: &Arc<str>| fleet.silent.contains(&(Arc::clone(name), target.check.to_string()));
+        let mut findings = fleet.states.findings(target, assigned);
+        findings.retain(|(name, _)| fleet.silent.is_empty() || !is_silent(name));
+        verdict(findings.iter().map(|(_, state)| state))
+    }
+
+    /// No server knows a target. If it was up, that holds until all who may know were silent for
+    /// as long as it takes to find it dead. What is down stays so.
+    fn doubt(&mut self, target: &HealthTarget) {
         let Some(fleet) = &mut self.fleet else { return };
         let Some(agreed) = fleet.agreed.get_mut(target) else { return };
+        let check = self.prober.check(&target.check);
+        let limit = check.map(|check| check.silence_max());
+        let is_over = limit.is_some_and(|limit| fleet.states.silence_about(target) >= limit);
+        let is_up = agreed.state == ProbeState::Up && limit.is_some();
+        if is_up && !is_over {
+            fleet.unbacked.insert(target.clone());
+            return;
+        }
+        fleet.unbacked.remove(target);
+        if !is_up {
+            return;
+        }
+        *agreed = agreed.forgotten();
+        tracing::warn!(%target, "its state is unknown: the servers that probe it are silent");
+        let class = self.class(target, &TargetState::default());
+        self.verdicts.insert(target.clone(), Some(class));
+        self.has_changed = true;
+    }
+
+    /// Decides from what the servers say of a target.
+    fn weigh(&mut self, target: &HealthTarget) {
+        let Some(fleet) = &self.fleet else { return };
         let vantages = fleet.states.vantages();
         let assigned = assigned(target, &vantages, fleet.vantage);
-        let findings = fleet.states.findings(target, &assigned);
-        // If none of them knows, the state stays.
-        let Some(mut now) = verdict(findings.iter().map(|(_, state)| state)) else { return };
+        let Some(mut now) = self.verdict(target, &assigned) else { return self.doubt(target) };
+        let Some(fleet) = &mut self.fleet else { return };
+        fleet.unbacked.remove(target);
+        let Some(agreed) = fleet.agreed.get_mut(target) else { return };
         now.ever_up |= agreed.ever_up;
         if now.state == agreed.state {
             now.since = agreed.since;

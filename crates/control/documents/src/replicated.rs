@@ -47,6 +47,8 @@ pub struct Leader {
     pub is_own: bool,
     /// Why this server cannot take part; `None`: it can.
     pub fault: Option<String>,
+    /// The map is that of another origin: this server does not write, and follows the map.
+    pub is_refused: bool,
     /// Since when this server knows that.
     pub since: Option<SystemTime>,
 }
@@ -57,6 +59,7 @@ pub struct ReplicatedMap {
     changed: Mutex<HashSet<String>>,
     touched: Notify,
     ready: watch::Sender<bool>,
+    origin: watch::Sender<Option<String>>,
     leader: watch::Sender<Leader>,
     written: Mutex<Option<SystemTime>>,
 }
@@ -70,21 +73,52 @@ pub struct MapWriter {
     pub requests: mpsc::Receiver<MapRequest>,
     /// Who writes.
     pub leader: watch::Receiver<Leader>,
+    /// What others write, while this server is refused.
+    pub events: mpsc::Receiver<MapEvent>,
+}
+
+/// The side of the task that writes.
+#[derive(Debug)]
+pub struct MapTask {
+    /// The map.
+    pub map: Arc<ReplicatedMap>,
+    /// Where it asks.
+    pub ask: mpsc::Sender<MapRequest>,
+    /// Where what others write goes, while this server is refused.
+    pub events: mpsc::Sender<MapEvent>,
 }
 
 impl ReplicatedMap {
-    /// A map, its writer, and where the task that writes asks.
-    pub fn new() -> (Arc<Self>, MapWriter, mpsc::Sender<MapRequest>) {
+    /// The two sides of a map; so many events wait.
+    pub fn new(events_max: usize) -> (MapTask, MapWriter) {
         let (leader, leads) = watch::channel(Leader::default());
         let map = Arc::new(Self {
             changed: Mutex::default(),
             touched: Notify::new(),
             ready: watch::Sender::new(false),
+            origin: watch::Sender::new(None),
             leader,
             written: Mutex::default(),
         });
         let (ask, requests) = mpsc::channel(1);
-        (Arc::clone(&map), MapWriter { map, requests, leader: leads }, ask)
+        let (send, events) = mpsc::channel(events_max);
+        let task = MapTask { map: Arc::clone(&map), ask, events: send };
+        (task, MapWriter { map, requests, leader: leads, events })
+    }
+
+    /// What the values come from, such as the ID of a cluster; `None`: that is not known now, and
+    /// nothing is written.
+    pub fn set_origin(&self, origin: Option<String>) {
+        self.origin.send_if_modified(|before| {
+            let is_new = *before != origin;
+            *before = origin;
+            is_new
+        });
+    }
+
+    /// When that changes.
+    pub fn origin(&self) -> watch::Receiver<Option<String>> {
+        self.origin.subscribe()
     }
 
     fn changed(&self) -> MutexGuard<'_, HashSet<String>> {
@@ -178,7 +212,7 @@ mod tests {
 
     #[test]
     fn keys_are_taken_once_until_they_change_again() {
-        let (map, _writer, _ask) = ReplicatedMap::new();
+        let (MapTask { map, .. }, _writer) = ReplicatedMap::new(1);
         map.touch(["a".into(), "b".into(), "a".into()]);
         let mut taken = map.take(10);
         taken.sort();
@@ -195,7 +229,7 @@ mod tests {
 
     #[test]
     fn writer_learns_who_leads_and_since_when() {
-        let (map, mut writer, _ask) = ReplicatedMap::new();
+        let (MapTask { map, .. }, mut writer) = ReplicatedMap::new(1);
         let own = Leader { name: Some("a".into()), is_own: true, ..Leader::default() };
         map.set_leader(own.clone());
         assert!(writer.leader.has_changed().unwrap());

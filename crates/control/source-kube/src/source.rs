@@ -1,5 +1,6 @@
 //! The source: receives the events of all streams, and updates the zones.
 mod lists;
+mod origin;
 mod report;
 mod sharing;
 mod streams;
@@ -24,7 +25,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use zone_manager::{
@@ -205,6 +206,10 @@ struct Worker {
     leads: bool,
     /// It does not watch the API server.
     follows: bool,
+    /// The map of the fleet is that of another cluster, which is followed.
+    is_refused: bool,
+    /// Asks again which cluster it is.
+    asks_origin: Arc<Notify>,
     /// Objects of the fleet that cannot be read, and why; the first of them.
     unusable: BTreeMap<String, String>,
     /// Objects of the API server that are not used, with their kinds, and why; the first of them.
@@ -248,6 +253,8 @@ impl Worker {
             map: None,
             leads: false,
             follows: false,
+            is_refused: false,
+            asks_origin: Arc::default(),
             unusable: BTreeMap::new(),
             skipped: BTreeMap::new(),
             failure_log: FailureLog::default(),
@@ -290,12 +297,10 @@ impl Worker {
 
     /// Watches until the zone manager has ended.
     async fn run(&mut self, mut fleet: Sharing) -> Stopped {
-        let (sender, mut events) = mpsc::channel(EVENTS_MAX);
+        let (mut sender, mut events) = mpsc::channel(EVENTS_MAX);
         let mut tasks = JoinSet::new();
-        let watches = !self.follows;
-        if watches {
-            self.spawn(&mut tasks, &sender, [NAMESPACES, SERVICES, IMPORTS, PODS].as_slice());
-        }
+        let is_follower = self.follows;
+        self.start_watching(&mut tasks, &sender);
         let mut slices: Option<AbortHandle> = None;
         let mut checks = self.checks.clone();
         let mut batch = Vec::new();
@@ -303,6 +308,15 @@ impl Worker {
         save.set_missed_tick_behavior(MissedTickBehavior::Delay);
         serial.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            if self.follows != (is_follower || self.is_refused) {
+                self.follows = !self.follows;
+                (tasks, slices) = (JoinSet::new(), None);
+                (sender, events) = mpsc::channel(EVENTS_MAX);
+                batch.clear();
+                self.begin_anew();
+                self.start_watching(&mut tasks, &sender);
+            }
+            let watches = !self.follows;
             // Whether the endpoints of a slice are needed depends on its service.
             if watches && slices.is_none() && self.are_listed([SERVICES, IMPORTS].as_slice()) {
                 slices = self.spawn(&mut tasks, &sender, [SLICES].as_slice());
@@ -332,6 +346,27 @@ impl Worker {
                 slices.take().inspect(AbortHandle::abort);
             }
         }
+    }
+
+    fn start_watching(&self, tasks: &mut JoinSet<()>, sender: &mpsc::Sender<Event>) {
+        if !self.follows {
+            self.spawn(tasks, sender, [NAMESPACES, SERVICES, IMPORTS, PODS].as_slice());
+        }
+    }
+
+    /// Another cluster follows. Until all of it is known, what was published is served.
+    fn begin_anew(&mut self) {
+        let naming = Arc::new(self.settings.naming.clone());
+        self.cluster =
+            Cluster::new(naming, Arc::new(self.settings.exposed.clone()), now_seconds());
+        self.cluster.set_checks(Arc::clone(&self.checks.borrow_and_update()));
+        self.cluster.is_quiet = true;
+        for stream in &mut self.streams {
+            *stream = StreamState { is_wanted: stream.is_wanted, ..StreamState::default() };
+        }
+        (self.is_published, self.is_changed) = (false, false);
+        self.unusable.clear();
+        self.skipped.clear();
     }
 
     fn are_listed(&self, streams: &[usize]) -> bool {

@@ -3,6 +3,7 @@
 //! that was stopped, and continues after another one was elected, writes nothing. No key of the map
 //! is under a lease.
 mod follow;
+mod origin;
 
 use crate::EtcdLink;
 use crate::connection::RequestError;
@@ -10,11 +11,11 @@ use crate::keyspace::{FollowedKeys, Follower, History, LinkReport, LoggedCauses,
 use crate::limits::{
     MAP_BATCH, MAP_READY_GRACE, NO_SPACE_PAUSE, OPS_MAX, RECONNECT_MAX, TRANSACTION_BYTES_MAX,
 };
-use documents::{Leader, MapEvent, MapRequest, MapValue, MapWriter, ReplicatedMap};
+use documents::{Leader, MapEvent, MapRequest, MapTask, MapValue, MapWriter, ReplicatedMap};
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, TxnOp};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -26,16 +27,17 @@ pub struct EtcdMap(JoinHandle<()>);
 impl EtcdMap {
     /// Takes part in the elections of the server that writes the map of this name.
     pub fn lead(link: &Arc<EtcdLink>, data_dir: &Path, name: &'static str) -> (Self, MapWriter) {
-        let (map, writer, ask) = ReplicatedMap::new();
+        let (task, writer) = ReplicatedMap::new(crate::limits::MAP_EVENTS_MAX);
+        let folder = crate::replica_folder(data_dir);
         let lost = format!("this server cannot write {name} for the fleet");
         let again = format!("this server can write {name} for the fleet again");
         let followed = FollowedKeys {
             link: Arc::clone(link),
             prefixes: vec![link.keys.leader(name)],
-            history: History::new(&crate::replica_folder(data_dir), None),
+            history: History::new(&folder, None),
             report: LinkReport::new(Some(lost), again),
         };
-        let leadership = Leadership::new(link, name, map, ask);
+        let leadership = Leadership::new(link, folder, name, task);
         (Self(link.runtime.spawn(followed.follow(leadership))), writer)
     }
 
@@ -81,6 +83,13 @@ struct Leadership {
     name: &'static str,
     ask: mpsc::Sender<MapRequest>,
     ready: watch::Receiver<bool>,
+    /// What this server knows the values from, and what etcd has of that.
+    own_origin: watch::Receiver<Option<String>>,
+    found_origin: Option<String>,
+    /// Where what others write goes, and the task that follows it while this server is refused.
+    events: mpsc::Sender<MapEvent>,
+    following: Option<JoinHandle<()>>,
+    folder: PathBuf,
     hasher: RandomState,
     /// Who is elected.
     elected: Option<Elected>,
@@ -103,6 +112,9 @@ struct Term {
     is_complete: bool,
 }
 
+/// Why a server is never elected that does not know what it knows the values from.
+const UNKNOWN_ORIGIN: &str = "it is not known which cluster this server watches: the log says why";
+
 /// The key that says so. It has no slash, as keys of objects have.
 const COMPLETE: &str = "complete";
 
@@ -111,15 +123,18 @@ impl Follower for Leadership {
 
     async fn begin(&mut self) {
         (self.elected, self.term, self.write_at) = (None, None, None);
+        self.found_origin = None;
         self.look_at = Instant::now();
     }
 
-    /// Takes in who is elected.
+    /// Takes in who is elected, and what the map comes from.
     async fn take(&mut self, kv: &KeyValue, is_put: bool) -> Result<(), RequestError> {
+        let value = || String::from_utf8_lossy(kv.value()).into_owned();
         if kv.key() == self.key().as_bytes() {
-            let server = String::from_utf8_lossy(kv.value()).into_owned();
-            let elected = Elected { server, lease: kv.lease(), epoch: kv.create_revision() };
-            self.elected = is_put.then_some(elected);
+            let (server, lease, epoch) = (value(), kv.lease(), kv.create_revision());
+            self.elected = is_put.then_some(Elected { server, lease, epoch });
+        } else if kv.key() == self.origin_key().as_bytes() {
+            self.found_origin = is_put.then(value);
         }
         Ok(())
     }
@@ -130,6 +145,7 @@ impl Follower for Leadership {
         tokio::select! {
             // The sender is in `self`.
             _ = self.ready.changed() => {}
+            _ = self.own_origin.changed() => {}
             () = self.map.touched(), if is_idle => self.write_at = Some(now + MAP_BATCH),
             () = sleep_until(self.write_at.unwrap_or(now)), if self.write_at.is_some() => {}
             () = sleep_until(self.look_at) => {}
@@ -147,20 +163,26 @@ impl Follower for Leadership {
     /// It may lead still, and finds out.
     async fn ended(&mut self, why: &str, _: bool) {
         self.map.clear();
-        self.map.set_leader(Leader { fault: Some(why.to_owned()), ..Leader::default() });
+        let (fault, is_refused) = (Some(why.to_owned()), self.following.is_some());
+        self.map.set_leader(Leader { fault, is_refused, ..Leader::default() });
     }
 }
 
 impl Leadership {
     fn new(
         link: &Arc<EtcdLink>,
+        folder: PathBuf,
         name: &'static str,
-        map: Arc<ReplicatedMap>,
-        ask: mpsc::Sender<MapRequest>,
+        MapTask { map, ask, events }: MapTask,
     ) -> Self {
         Self {
             link: Arc::clone(link),
             ready: map.ready(),
+            own_origin: map.origin(),
+            found_origin: None,
+            events,
+            following: None,
+            folder,
             map,
             name,
             ask,
@@ -180,7 +202,14 @@ impl Leadership {
 
     /// Acts on who is elected: tries to be, writes, or gives it up.
     async fn look(&mut self) -> Result<(), RequestError> {
-        let (now, is_ready) = (Instant::now(), *self.ready.borrow_and_update());
+        let is_known = self.own_origin.borrow_and_update().is_some();
+        let (now, is_ready) = (Instant::now(), *self.ready.borrow_and_update() && is_known);
+        let is_due = now >= self.look_at;
+        self.look_at = now + RECONNECT_MAX / 4;
+        if let Some(why) = self.refusal() {
+            return self.refuse(why).await;
+        }
+        self.allow();
         self.unready = (!is_ready).then(|| self.unready.unwrap_or(now));
         let (server, own_lease) = &self.link.server;
         let own = self.elected.as_ref().filter(|elected| own_lease.is(elected.lease));
@@ -190,6 +219,8 @@ impl Leadership {
                 if self.unready.is_some_and(|since| now >= since + MAP_READY_GRACE) {
                     tracing::warn!("{} of the fleet are left to another server", self.name);
                     self.resign(term).await?;
+                } else if self.found_origin.is_none() {
+                    self.claim(term).await?;
                 }
             }
             (Some(epoch), _) => self.begin(epoch, server.clone()).await?,
@@ -201,13 +232,14 @@ impl Leadership {
                 }
                 let name = self.elected.as_ref().map(|elected| elected.server.clone());
                 let is_free = name.is_none();
-                self.map.set_leader(Leader { name, ..Leader::default() });
-                if is_free && is_ready && now >= self.look_at {
+                let lasts = self.unready.is_some_and(|since| now >= since + MAP_READY_GRACE);
+                let fault = (lasts && !is_known).then(|| UNKNOWN_ORIGIN.to_owned());
+                self.map.set_leader(Leader { name, fault, ..Leader::default() });
+                if is_free && is_ready && is_due {
                     self.campaign().await?;
                 }
             }
         }
-        self.look_at = now + RECONNECT_MAX / 4;
         Ok(())
     }
 
@@ -239,6 +271,7 @@ impl Leadership {
             Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
             // Another server may have the name.
             Compare::lease(member, CompareOp::Equal, lease),
+            self.is_origin(),
         ];
         let put = TxnOp::put(key, server.as_str(), Some(put));
         self.link.connection.write(when, [put]).await.map(drop)
@@ -282,7 +315,11 @@ impl Leadership {
     /// Writes a batch of what changed. Returns when to write the next one.
     async fn write(&mut self) -> Result<Option<Instant>, RequestError> {
         let Some(epoch) = self.term.as_ref().map(|term| term.epoch) else { return Ok(None) };
-        let is_elected = self.is_elected(epoch);
+        if self.own_origin.borrow().is_none() || self.found_origin.is_none() {
+            // Until that is known, or noted.
+            return Ok(Some(Instant::now() + RECONNECT_MAX / 2));
+        }
+        let guard = [self.is_elected(epoch), self.is_origin()];
         let keys = self.map.take(OPS_MAX);
         let is_full = keys.len() == OPS_MAX;
         let (answer, values) = oneshot::channel();
@@ -306,7 +343,7 @@ impl Leadership {
                 }
             };
             let ops: Vec<_> = part.iter().map(op).collect();
-            match self.link.connection.write([is_elected.clone()], ops).await {
+            match self.link.connection.write(guard.clone(), ops).await {
                 Ok(true) => {
                     self.map.note_write();
                     self.unwritten.clear();
@@ -317,8 +354,11 @@ impl Leadership {
                         };
                     }
                 }
-                // Another server is elected, and the watch brings it.
-                Ok(false) => return Ok(None),
+                // Another server is elected, or the origin has changed, and the watch brings it.
+                Ok(false) => {
+                    self.map.touch(keys);
+                    return Ok(Some(Instant::now() + RECONNECT_MAX / 2));
+                }
                 Err(RequestError::NoSpace(why)) => {
                     if self.unwritten.is_new(&why) {
                         tracing::error!("{} of the fleet are not written: {why}", self.name);
@@ -332,7 +372,7 @@ impl Leadership {
         if !*is_complete && self.map.is_clean() {
             let key = format!("{prefix}{COMPLETE}");
             let put = TxnOp::put(key, "", None);
-            *is_complete = self.link.connection.write([is_elected], [put]).await?;
+            *is_complete = self.link.connection.write(guard, [put]).await?;
         }
         Ok(is_full.then(Instant::now))
     }

@@ -22,6 +22,11 @@ impl Worker {
                 self.streams[at].missing = self.known(at);
                 self.streams[at].is_listing = true;
                 self.skipped.retain(|(kind, _), _| *kind != at);
+                if let Some(map) = self.map.as_ref().filter(|_| !self.follows) {
+                    // It may be another cluster than before.
+                    map.set_origin(None);
+                    self.asks_origin.notify_one();
+                }
                 none
             }
             StreamEvent::Put(object, Some(_)) if !self.has_room(at, &object) => {

@@ -5,7 +5,7 @@ use crate::failure::{Cause, Failure};
 use crate::fleet::{self, Shared};
 use crate::limits::{BATCH_EVENTS_MAX, UNUSABLE_SHOWN};
 use crate::watch::StreamEvent;
-use documents::{Leader, MapEvent, MapRequest, MapValue, ReplicatedMap};
+use documents::{Leader, MapEvent, MapRequest, MapValue, MapWriter, ReplicatedMap};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -20,6 +20,9 @@ pub(super) enum Sharing {
         map: Arc<ReplicatedMap>,
         requests: mpsc::Receiver<MapRequest>,
         leader: watch::Receiver<Leader>,
+        /// What others write, while this server is refused.
+        changes: Vec<MapEvent>,
+        events: mpsc::Receiver<MapEvent>,
     },
     /// With the changes that were received.
     Follows(Vec<MapEvent>, mpsc::Receiver<MapEvent>),
@@ -30,7 +33,8 @@ impl Sharing {
         match part {
             None => Self::Alone,
             Some(FleetPart::Writes(writer)) => {
-                Self::Writes { map: writer.map, requests: writer.requests, leader: writer.leader }
+                let MapWriter { map, requests, leader, events } = writer;
+                Self::Writes { map, requests, leader, changes: Vec::new(), events }
             }
             Some(FleetPart::Follows(events)) => Self::Follows(Vec::new(), events),
         }
@@ -55,13 +59,20 @@ pub(super) enum Incoming {
 /// The next that comes. Nothing is lost if the future is dropped.
 pub(super) async fn next(sharing: &mut Sharing) -> Incoming {
     match sharing {
-        Sharing::Writes { requests, leader, .. } => {
+        Sharing::Writes { requests, leader, changes, events, .. } => {
+            let is_refused = leader.borrow().is_refused;
+            if is_refused && !changes.is_empty() {
+                return Incoming::Change;
+            }
             tokio::select! {
                 Ok(()) = leader.changed() => {
                     leader.mark_changed();
                     return Incoming::Change;
                 }
                 Some(request) = requests.recv() => return Incoming::Request(request),
+                1.. = events.recv_many(changes, BATCH_EVENTS_MAX), if is_refused => {
+                    return Incoming::Change;
+                }
                 else => {}
             }
         }
@@ -84,7 +95,7 @@ impl Worker {
     ) -> Result<(), Stopped> {
         match sharing {
             Sharing::Alone => Ok(()),
-            Sharing::Writes { leader, .. } => {
+            Sharing::Writes { leader, changes, .. } => {
                 if leader.has_changed().unwrap_or_default() {
                     let leader = leader.borrow_and_update().clone();
                     self.take_leader(leader);
@@ -95,21 +106,35 @@ impl Worker {
                         self.answer(keys, answer);
                         Ok(())
                     }
-                    Incoming::Change => Ok(()),
+                    Incoming::Change if self.follows => {
+                        let changes = std::mem::take(changes);
+                        self.take_changes(changes).await
+                    }
+                    Incoming::Change => {
+                        if !self.is_refused {
+                            changes.clear();
+                        }
+                        Ok(())
+                    }
                 }
             }
             Sharing::Follows(changes, _) => {
-                let mut events = Vec::new();
-                for change in changes.drain(..) {
-                    self.translate(change, &mut events);
-                }
-                self.take(&mut events).await
+                let changes = std::mem::take(changes);
+                self.take_changes(changes).await
             }
         }
     }
 
+    async fn take_changes(&mut self, changes: Vec<MapEvent>) -> Result<(), Stopped> {
+        let mut events = Vec::new();
+        for change in changes {
+            self.translate(change, &mut events);
+        }
+        self.take(&mut events).await
+    }
+
     fn take_leader(&mut self, leader: Leader) {
-        self.leads = leader.is_own;
+        (self.leads, self.is_refused) = (leader.is_own, leader.is_refused);
         self.status.edit(|status| {
             status.is_leader = leader.is_own;
             status.leader_seconds = leader.since.map(seconds);
@@ -212,7 +237,7 @@ impl Worker {
         let Some(map) = &self.map else { return };
         let mut wanted = self.streams.iter().filter(|stream| stream.is_wanted);
         let is_ready = wanted.all(|stream| stream.is_listed && stream.is_open);
-        map.set_ready(self.is_published && is_ready);
+        map.set_ready(self.is_published && is_ready && !self.follows);
     }
 }
 

@@ -1,9 +1,11 @@
 //! Starts the streams of the API server.
+use super::origin::tell_origin;
 use super::{Event, IMPORTS, NAMESPACES, SERVICES, SLICES, Worker};
 use crate::client::Connection;
 use crate::names::Compat;
 use crate::objects::{EndpointNaming, Imports, Namespaces, Pods, Services, Slices};
 use crate::watch::{Selection, Sink, watch as watch_objects};
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -27,6 +29,10 @@ impl Worker {
         let labels = self.settings.labels.clone();
         let bounds = self.settings.bounds;
         let of = |labels, fields| Selection { labels, fields, naming, bounds };
+        if let Some(map) = self.map.clone().filter(|_| streams.contains(&NAMESPACES)) {
+            let again = Arc::clone(&self.asks_origin);
+            tasks.spawn(tell_origin(connection.clone(), self.settings.bounds, map, again));
+        }
         let mut last = None;
         for at in streams.iter().filter(|at| self.streams[**at].is_wanted) {
             let connection = connection.clone();

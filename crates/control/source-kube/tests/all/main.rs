@@ -5,5 +5,6 @@ mod filled;
 mod certified;
 mod checked;
 mod peers;
+mod refused;
 mod shared;
 mod world;

@@ -8,7 +8,7 @@ use source_kube::client::Access;
 use source_kube::cluster::Exposed;
 use source_kube::limits::Bounds;
 use source_kube::source::KubernetesSource;
-use source_kube::source::{Running, Settings};
+use source_kube::source::{FleetPart, Running, Settings};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -238,6 +238,16 @@ pub fn write_kubeconfig(file: &Path, server: &str, more: &str) {
 impl Watched {
     /// Starts a source in a folder, which may have a saved state.
     pub fn start(folder: &Path, world: &World, edit: impl FnOnce(&mut Settings)) -> Self {
+        Self::start_in(None, folder, world, edit)
+    }
+
+    /// The same in a fleet.
+    pub fn start_in(
+        fleet: Option<FleetPart>,
+        folder: &Path,
+        world: &World,
+        edit: impl FnOnce(&mut Settings),
+    ) -> Self {
         let kubeconfig = folder.join("kubeconfig");
         write_kubeconfig(&kubeconfig, &format!("http://{}", world.server.address), "");
         let mut settings = Settings {
@@ -254,7 +264,7 @@ impl Watched {
         edit(&mut settings);
         let (manager, thread) = publisher();
         let running =
-            manager.start_source(KubernetesSource { settings, fleet: None }).expect("a thread");
+            manager.start_source(KubernetesSource { settings, fleet }).expect("a thread");
         Self { running, manager, folder: folder.to_owned(), thread: Some(thread) }
     }
 

@@ -25,6 +25,8 @@ struct Writer {
     asked: Arc<AtomicU64>,
     /// What was written before its last election, if that was all.
     written: Written,
+    /// What it follows while it is refused.
+    seen: Arc<Mutex<Seen>>,
     _answering: JoinHandle<()>,
 }
 
@@ -36,14 +38,21 @@ impl Writer {
         let shared = Arc::clone(&writer.map);
         let (held, asked) = (Arc::<Mutex<()>>::default(), Arc::<AtomicU64>::default());
         let written = Written::default();
+        let seen = Arc::<Mutex<Seen>>::default();
+        let MapWriter { map: own, requests, leader, events } = writer;
+        let (_, unused) = mpsc::channel(1);
+        let writer = MapWriter { map: own, requests, leader, events: unused };
+        let taking = Arc::clone(&seen);
+        thread::spawn(move || take(events, &taking));
         let answering = {
             let (values, written) = (values.clone(), written.clone());
             let (held, asked) = (held.clone(), asked.clone());
             thread::spawn(move || answer(writer, &values, &held, &asked, &written))
         };
         let (map, _answering) = (Some(map), answering);
-        let writer = Self { node, values, map, shared, held, asked, written, _answering };
+        let writer = Self { node, values, map, shared, held, asked, written, seen, _answering };
         known.iter().for_each(|(key, value)| writer.know(key, value));
+        writer.shared.set_origin(Some("the cluster 1".into()));
         writer.shared.set_ready(true);
         writer
     }
@@ -220,4 +229,54 @@ fn writer_that_does_not_know_all_values_does_not_stand_for_election() {
     // The first may have been elected before it was blind: then it gives that up.
     eventually(|| has(&seen, &[("a/1", "one")]));
     assert!(knowing.leads() && !blind.leads());
+}
+
+/// A second cluster writes to the same prefix, and later replaces the first one.
+#[test]
+fn writer_of_another_cluster_is_refused_and_follows_until_the_first_one_is_given_up() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let client = Operator::of(&etcd);
+    const ORIGIN: &str = "/dunlin/leaders/things/origin";
+    let mut first = Writer::start(&etcd, "of-first", &[("a/1", "one")]);
+    let follower = Node::start_reader(&etcd);
+    let (_following, seen) = follow(&follower);
+    eventually(|| has(&seen, &[("a/1", "one")]));
+    assert_eq!(client.get(ORIGIN).as_deref(), Some("the cluster 1"));
+    // A version that knew no origin has written everything.
+    client.delete(ORIGIN);
+    eventually(|| client.get(ORIGIN).as_deref() == Some("the cluster 1"));
+    first.know("a/2", "two");
+    eventually(|| has(&seen, &[("a/1", "one"), ("a/2", "two")]));
+
+    let second = Writer::start(&etcd, "of-second", &[("a/1", "another")]);
+    second.shared.set_origin(Some("the cluster 2".into()));
+    eventually(|| second.shared.leader().is_refused);
+    let why = second.shared.leader().fault.unwrap();
+    assert!(why.contains("come from the cluster 1, and those"), "{why}");
+    assert!(why.contains("delete the key /dunlin/leaders/things/origin"), "{why}");
+    eventually(|| has(&second.seen, &[("a/1", "one"), ("a/2", "two")]));
+    // Nor does it write when the first one is gone.
+    first.map = None;
+    first.node.stop();
+    eventually(|| client.count("/dunlin/leaders/things") == 1);
+    second.touch("a/1");
+    assert!(!second.leads() && client.count("/dunlin/leaders/things") == 1);
+    client.delete(ORIGIN);
+    eventually(|| second.leads() && !second.shared.leader().is_refused);
+    eventually(|| has(&seen, &[("a/1", "another")]));
+    assert_eq!(client.get(ORIGIN).as_deref(), Some("the cluster 2"));
+}
+
+#[test]
+fn writer_that_does_not_know_its_cluster_is_not_elected() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let writer = Writer::start(&etcd, "of-none", &[("a/1", "one")]);
+    eventually(|| writer.leads());
+    // It may become another one: nothing is written until that is known.
+    writer.shared.set_origin(None);
+    writer.know("a/2", "two");
+    let second = Writer::start(&etcd, "of-known", &[("a/3", "three")]);
+    eventually(|| second.leads());
+    eventually(|| Operator::of(&etcd).get("/dunlin/things/a/3").is_some());
+    assert_eq!(Operator::of(&etcd).get("/dunlin/things/a/2"), None);
 }

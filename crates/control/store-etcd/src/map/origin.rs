@@ -1,0 +1,90 @@
+//! What a map comes from, such as the ID of a cluster: a key beside that of the election, without
+//! a lease. The first writer writes it, and one of another origin is refused.
+use super::Leadership;
+use super::follow::MapFollower;
+use crate::connection::RequestError;
+use crate::keyspace::{FollowedKeys, History, LinkReport};
+use documents::Leader;
+use etcd_client::{Compare, CompareOp, TxnOp};
+use std::sync::Arc;
+
+impl Leadership {
+    pub(super) fn origin_key(&self) -> String {
+        format!("{}/origin", self.key())
+    }
+
+    /// That the map still comes from what this server knows.
+    pub(super) fn is_origin(&self) -> Compare {
+        match &self.found_origin {
+            Some(origin) => Compare::value(self.origin_key(), CompareOp::Equal, origin.as_str()),
+            None => Compare::create_revision(self.origin_key(), CompareOp::Equal, 0),
+        }
+    }
+
+    /// Why this server must not write; `None`: it may.
+    pub(super) fn refusal(&self) -> Option<String> {
+        let (found, own) = (self.found_origin.as_ref()?, self.own_origin.borrow().clone()?);
+        (*found != own).then(|| {
+            format!(
+                "the {} of the fleet come from {found}, and those that this server knows from \
+                 {own}: it writes none, and serves those of the fleet. If {found} is no more, stop \
+                 what still writes for it, and delete the key {} in etcd",
+                self.name,
+                self.origin_key()
+            )
+        })
+    }
+
+    /// This server may not write: it follows the map.
+    pub(super) async fn refuse(&mut self, why: String) -> Result<(), RequestError> {
+        let own = self.elected.as_ref().filter(|elected| self.link.server.1.is(elected.lease));
+        if let Some(epoch) = own.map(|own| own.epoch) {
+            self.resign(epoch).await?;
+        }
+        (self.term, self.write_at) = (None, None);
+        self.map.clear();
+        if self.following.is_none() {
+            tracing::error!("{why}");
+            let link = Arc::clone(&self.link);
+            let prefix = link.keys.documents(self.name);
+            let followed = FollowedKeys {
+                link: Arc::clone(&link),
+                prefixes: vec![prefix.clone()],
+                history: History::new(&self.folder, None),
+                // The source logs it.
+                report: LinkReport::new(None, String::new()),
+            };
+            let runtime = link.runtime.clone();
+            let events = self.events.clone();
+            let follower = MapFollower { link, prefix, events, is_complete: false };
+            self.following = Some(runtime.spawn(followed.follow(follower)));
+        }
+        let name = self.elected.as_ref().map(|elected| elected.server.clone());
+        let (fault, is_refused) = (Some(why), true);
+        self.map.set_leader(Leader { name, fault, is_refused, ..Leader::default() });
+        Ok(())
+    }
+
+    /// This server may write.
+    pub(super) fn allow(&mut self) {
+        if let Some(following) = self.following.take() {
+            following.abort();
+            tracing::info!("this server may write {} for the fleet again", self.name);
+        }
+    }
+
+    /// Notes what the map comes from, if that is noted nowhere: an older version wrote it, or an
+    /// operator has deleted the key. The watch brings it.
+    pub(super) async fn claim(&self, epoch: i64) -> Result<(), RequestError> {
+        let Some(own) = self.own_origin.borrow().clone() else { return Ok(()) };
+        let when = [self.is_elected(epoch), self.is_origin()];
+        let put = TxnOp::put(self.origin_key(), own, None);
+        self.link.connection.write(when, [put]).await.map(drop)
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        self.following.take().inspect(|following| following.abort());
+    }
+}

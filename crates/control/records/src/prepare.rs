@@ -298,6 +298,8 @@ pub fn follow(
     let mut head = match (write.action, head) {
         (Action::Delete(_), _) => return Ok(None),
         (Action::Change(_), None) => return Err(Refused::NoSuchZone),
+        // It stays so: the rest of its content is not known.
+        (Action::Change(_), Some(head)) if head.zone.serial().is_none() => head,
         (Action::Change(changes), Some(mut head)) => {
             let changes: Vec<_> = changes.iter().map(compiled).collect();
             head.change(&changes, Zone::change_all).map_err(invalid)?;

@@ -35,6 +35,7 @@ const RULES: &[(&str, FindFault)] = &[
     ("store_writes_refused", |status| refused_writes(store(status)?)),
     ("fleet_not_member", |status| missing_membership(store(status)?)),
     ("fleet_not_saved", |status| store(status)?.fleet.as_ref()?.unsaved.clone()),
+    ("fleet_key_unreadable", |status| store(status)?.fleet.as_ref()?.unreadable.clone()),
     ("fleet_content_differs", |status| store(status)?.fleet.as_ref()?.difference.clone()),
     ("credentials_damaged", damaged_credentials),
     ("documents_damaged", damaged_documents),

@@ -14,6 +14,8 @@ pub struct FleetStatus {
     pub unsaved: Option<String>,
     /// Which servers have other content at the same revision, and what to do; `None`: no server.
     pub difference: Option<String>,
+    /// Which keys of zones and record sets cannot be read, and what to do; `None`: all can.
+    pub unreadable: Option<String>,
 }
 
 /// A server of a fleet, as it reports itself.

@@ -8,6 +8,7 @@ use crate::list::{self, Listing};
 use crate::replica::Origin;
 use crate::shared::Shared;
 use crate::staged;
+use crate::unreadable;
 use etcd_client::KeyValue;
 use records::{Commit, CommitId, Form, PreparedWrite, Revision, WatchWaker};
 use std::future::pending;
@@ -70,7 +71,7 @@ impl Follower for CommitFollower {
         self.note_form(at.form);
         let is_new = self.known.origin.is_none();
         // An operator has accepted another history since.
-        if is_new || at.adopted > self.known.revision {
+        if is_new || self.is_mended(at).await? || at.adopted > self.known.revision {
             return self.list_all().await;
         }
         let head = self.check_head(at)?;
@@ -93,6 +94,10 @@ impl Follower for CommitFollower {
             let value = Some(kv.value()).filter(|_| is_put);
             self.note_form(check_format(value).map_err(RequestError::Unusable)?);
             return Ok(());
+        }
+        if self.is_unreadable(kv) {
+            // Now it may be right.
+            return self.list_all().await;
         }
         let is_commit = kv.key().starts_with(keys.commits().as_bytes());
         if is_commit && is_put {
@@ -207,6 +212,26 @@ impl CommitFollower {
                  upgrade this server"
             ))
         })
+    }
+
+    /// Whether keys that could not be read were changed meanwhile.
+    async fn is_mended(&self, at: &Position) -> Result<bool, RequestError> {
+        let (connection, keys) = (&self.shared.link.connection, &self.shared.link.keys);
+        let Some(origin) = &self.known.origin else { return Ok(false) };
+        for (key, why) in &origin.unreadable {
+            let found = connection.find(key.as_str(), at.revision).await?;
+            if unreadable::is_mended(keys, key, why, found.as_ref().map(KeyValue::value)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether a key is one that could not be read.
+    fn is_unreadable(&self, kv: &KeyValue) -> bool {
+        let unreadable = self.known.origin.as_ref().map(|origin| &origin.unreadable);
+        let key = || str::from_utf8(kv.key()).unwrap_or_default();
+        unreadable.is_some_and(|unreadable| unreadable.contains_key(key()))
     }
 
     /// Whether a key that was deleted, or the newest revision, is not as Dunlin changes it.

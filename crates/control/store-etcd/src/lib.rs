@@ -28,6 +28,7 @@ mod shared;
 mod staged;
 mod states;
 mod store;
+mod unreadable;
 mod waits;
 mod watch;
 

@@ -94,6 +94,10 @@ pub const NO_SPACE_PAUSE: Duration = Duration::from_secs(5);
 pub const STATES_KEPT: Duration = Duration::from_secs(60 * 60);
 /// How often to look for what no server stands behind any more.
 pub const STATES_SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
+/// Keys of zones and sets that cannot be read and are known; the others after these.
+pub const UNREADABLE_MAX: usize = 100;
+/// How many of them a message names.
+pub const UNREADABLE_SHOWN: usize = 3;
 /// Keys of `states/` that cannot be read and are named.
 pub const UNUSABLE_STATES_MAX: usize = 100;
 /// How long a change of a map waits for more, so that one transaction writes them all.

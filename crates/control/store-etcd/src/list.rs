@@ -3,12 +3,14 @@ use crate::connection::RequestError;
 use crate::encoding;
 use crate::keys::{self, Head, Keys, ListedKey};
 use crate::keyspace::{EtcdLink, Pages, Position};
+use crate::limits::UNREADABLE_MAX;
 use crate::replica::Origin;
 use crate::staged::{self, Move};
+use crate::unreadable::{UNKNOWN_STAMP, UnreadableKeys, missing_zone};
 use etcd_client::KeyValue;
 use model::read_stored;
 use records::{Action, Form, PreparedWrite, Revision, StoreError, View, WrittenSet};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
@@ -47,6 +49,9 @@ struct Content {
     /// How many keys are not Dunlin's, or damaged, and the first of them.
     foreign: usize,
     first_foreign: Option<String>,
+    /// Keys of zones and sets whose values cannot be read, and their zones.
+    unreadable: UnreadableKeys,
+    incomplete: BTreeSet<Vec<u8>>,
 }
 
 /// Reads everything, and writes the file.
@@ -66,17 +71,18 @@ pub async fn read(link: &EtcdLink, file: &Path) -> Result<Listing, RequestError>
     if let Some(moving) = moving.and_then(|kv| Move::read(kv.value())) {
         if moving.is_snapshot() {
             let bytes = staged::read_bytes(link, moving.id, moving.parts, at).await?;
-            content.zones =
-                restored(&bytes).map_err(|why| RequestError::Unusable(why.to_string()))?;
+            let zones = restored(&bytes).map_err(|why| RequestError::Unusable(why.to_string()))?;
+            content = Content { zones, ..Content::default() };
         } else {
             let writes = staged::read(link, moving.id, moving.parts, at).await?;
             writes.iter().for_each(|write| content.apply(write));
         }
     }
+    content.find_zoneless(keys);
     let newest = connection.find(keys.commit(head.revision), at).await?;
     let commit = newest.and_then(|kv| encoding::read_commit(kv.value()).ok());
     let origin = Origin::new(cluster, keys, &head, commit.map(|commit| commit.id));
-    content.drop_zoneless(keys);
+    let origin = Origin { unreadable: std::mem::take(&mut content.unreadable), ..origin };
     content.write(file, &head, form.unwrap_or(Form::PREVIOUS)).map_err(|why| {
         RequestError::Refused(format!("the list of what is in etcd cannot be written: {why}"))
     })?;
@@ -120,12 +126,22 @@ impl Content {
         self.first_foreign.get_or_insert_with(text);
     }
 
+    fn note_unreadable(&mut self, key: &[u8], origin: &NameBuf, why: &str) {
+        self.zone(origin);
+        self.incomplete.insert(zone_key(origin.as_name()));
+        let key = String::from_utf8_lossy(key).into_owned();
+        tracing::error!("the key {key} in etcd cannot be read: {why}");
+        if self.unreadable.len() < UNREADABLE_MAX {
+            self.unreadable.insert(key, why.to_owned());
+        }
+    }
+
     fn take(&mut self, keys: &Keys, kv: &KeyValue) {
         match keys.read(kv.key()) {
             None => self.note_foreign(kv.key(), "it is not a key of Dunlin"),
             Some(ListedKey::Zone(origin)) => match keys::read_zone_value(kv.value()) {
                 Some(stamp) => self.zone(&origin).stamp = Some(stamp),
-                None => self.note_foreign(kv.key(), "its value is not that of a zone"),
+                None => self.note_unreadable(kv.key(), &origin, "its value is not that of a zone"),
             },
             Some(ListedKey::Set(zone, name, rtype)) => match read_stored(kv.value(), rtype) {
                 Ok((revision, value)) => {
@@ -134,7 +150,7 @@ impl Content {
                     codec::set_value(&mut bytes, revision, &value);
                     self.zone(&zone).sets.insert(key, bytes);
                 }
-                Err(why) => self.note_foreign(kv.key(), &why),
+                Err(why) => self.note_unreadable(kv.key(), &zone, &why),
             },
         }
     }
@@ -164,13 +180,19 @@ impl Content {
         }
     }
 
-    /// Drops sets whose zone does not exist.
-    fn drop_zoneless(&mut self, keys: &Keys) {
-        let zoneless = self.zones.extract_if(.., |_, zone| zone.stamp.is_none());
-        let zoneless: Vec<ListedZone> = zoneless.map(|(_, zone)| zone).collect();
+    /// Finds zones whose own keys are not there, or cannot be read.
+    fn find_zoneless(&mut self, keys: &Keys) {
+        let zoneless = self.zones.values_mut().filter(|zone| zone.stamp.is_none());
+        let mut missing = Vec::new();
         for zone in zoneless {
-            let key = keys.sets_of(zone.origin.as_name());
-            self.note_foreign(key.as_bytes(), "sets of a zone that does not exist");
+            zone.stamp = Some(UNKNOWN_STAMP);
+            if !self.incomplete.contains(&zone_key(zone.origin.as_name())) {
+                missing.push(zone.origin.clone());
+            }
+        }
+        for origin in missing {
+            let (key, why) = missing_zone(keys, &origin);
+            self.note_unreadable(key.as_bytes(), &origin, &why);
         }
     }
 
@@ -181,6 +203,10 @@ impl Content {
             let origin: Name<'_> = zone.origin.as_name();
             let Some(stamp) = zone.stamp else { continue };
             writer.zone(origin, stamp)?;
+            // Without its SOA it cannot be taken for whole.
+            if self.incomplete.contains(&zone_key(origin)) {
+                continue;
+            }
             zone.sets.iter().try_for_each(|(key, value)| writer.set(key, value))?;
         }
         writer.finish()

@@ -467,6 +467,7 @@ impl Fleet for EtcdFleet {
         let unsaved = self.shared.unsaved();
         let state = self.state();
         let (fault, difference) = (state.fault.clone(), state.difference.clone());
-        FleetStatus { name: self.member.name.clone(), fault, unsaved, difference }
+        let (name, unreadable) = (self.member.name.clone(), self.shared.unreadable());
+        FleetStatus { name, fault, unsaved, difference, unreadable }
     }
 }

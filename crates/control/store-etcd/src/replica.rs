@@ -2,11 +2,12 @@
 use crate::encoding;
 use crate::keys::{Head, Keys};
 use crate::limits::{OPS_MAX, UNSAVED_BYTES_MAX};
+use crate::unreadable::{self, UnreadableKeys};
 use durable::files::Folder;
 use records::limits::GROUP_EDITS_MAX;
 use records::{Commit, CommitError, CommitId, PreparedWrite, Reader, Revision, Store, StoreError};
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -38,6 +39,9 @@ pub struct Origin {
     pub commit: Option<String>,
     /// The value of the key `revision`, if there was one.
     pub head: Option<String>,
+    /// Keys of zones and sets that could not be read.
+    #[serde(default, skip_serializing_if = "UnreadableKeys::is_empty")]
+    pub unreadable: UnreadableKeys,
 }
 
 impl Origin {
@@ -45,7 +49,8 @@ impl Origin {
         let commit = commit.map(|id| id.to_string());
         let prefix = keys.prefix().to_owned();
         let Head { revision, value } = head.clone();
-        Self { format: 1, cluster, prefix, revision: revision.0, commit, head: value }
+        let (revision, unreadable) = (revision.0, UnreadableKeys::new());
+        Self { format: 1, cluster, prefix, revision, commit, head: value, unreadable }
     }
 }
 
@@ -82,6 +87,8 @@ pub struct Replica {
     folder: PathBuf,
     /// What it is a copy of; `None`: it was never filled.
     pub origin: Option<Origin>,
+    /// The zones that are incomplete, by `zone_key`.
+    incomplete: BTreeSet<Vec<u8>>,
     unsaved: Unsaved,
 }
 
@@ -133,7 +140,7 @@ impl Replica {
         fs::create_dir_all(&folder)
             .map_err(|why| StoreError::Failed(format!("{}: {why}", folder.display())))?;
         let (store, unsaved) = (RedbStore::closed(&folder)?, Unsaved::default());
-        Ok(Self { store, folder, origin: None, unsaved })
+        Ok(Self { store, folder, origin: None, incomplete: BTreeSet::new(), unsaved })
     }
 
     /// Opens it.
@@ -148,6 +155,7 @@ impl Replica {
             self.store.open_now()?
         };
         self.origin = self.read_origin()?;
+        self.find_incomplete(keys)?;
         match &self.origin {
             Some(origin) if origin.prefix != keys.prefix() => Err(StoreError::Failed(format!(
                 "{} is a copy of the prefix {}, and `[etcd] prefix` is {}: set it back, or remove \
@@ -158,6 +166,18 @@ impl Replica {
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// Finds out which zones are incomplete.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn find_incomplete(&mut self, keys: &Keys) -> Result<(), StoreError> {
+        if let Some(origin) = &self.origin {
+            let reader = self.store.reader();
+            self.incomplete = unreadable::incomplete(keys, &origin.unreadable, &*reader)?;
+        }
+        Ok(())
     }
 
     fn read_origin(&self) -> Result<Option<Origin>, StoreError> {
@@ -317,7 +337,10 @@ impl Replica {
     }
 
     /// Saves a commit that is in etcd.
-    fn save(&mut self, commit: Commit) -> Result<(), CommitError> {
+    fn save(&mut self, mut commit: Commit) -> Result<(), CommitError> {
+        if !self.incomplete.is_empty() {
+            unreadable::leave_out(&mut commit.writes, &mut self.incomplete);
+        }
         // The journal of a deleted zone is not found again, and the parts of a large commit are
         // compacted.
         let is_lost = commit.writes.last().is_some_and(PreparedWrite::is_deletion);

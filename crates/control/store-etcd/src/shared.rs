@@ -3,6 +3,7 @@ use crate::EtcdSettings;
 use crate::encoding::NO_COMMIT;
 use crate::keys::Head;
 use crate::keyspace::{EtcdLink, LinkReport, LinkState};
+use crate::unreadable::{self, UnreadableKeys};
 use records::{CommitId, Form, Revision, StoreError};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,6 +22,8 @@ struct SharedState {
     unsaved: Option<String>,
     /// The form of the keys; `None`: there are none, or they were not read yet.
     form: Option<Form>,
+    /// Keys of zones and sets that cannot be read.
+    unreadable: UnreadableKeys,
 }
 
 /// The shared state.
@@ -139,6 +142,16 @@ impl Shared {
     pub fn writable(&self) -> Result<(), StoreError> {
         let fault = self.report.fault().or_else(|| self.unsaved());
         fault.map_or(Ok(()), |why| Err(StoreError::Unreachable(why)))
+    }
+
+    /// These keys of zones and sets cannot be read.
+    pub fn notes_unreadable(&self, unreadable: UnreadableKeys) {
+        self.state().unreadable = unreadable;
+    }
+
+    /// The keys that cannot be read, and what to do; `None`: all can.
+    pub fn unreadable(&self) -> Option<String> {
+        unreadable::text(&self.state().unreadable)
     }
 
     /// Whether the replica follows etcd.

@@ -16,6 +16,7 @@ use crate::members::{EtcdFleet, Membership};
 use crate::replica::{Origin, Replica};
 use crate::shared::Shared;
 use crate::staged;
+use crate::unreadable;
 use crate::watch::EtcdWatch;
 use records::{
     Action, Commit, CommitError, CommitId, Fleet, Form, PreparedWrite, Reader, RestoreInfo,
@@ -188,13 +189,15 @@ impl EtcdStore {
         let folder = self.replica().folder().to_owned();
         let position =
             |origin: &Origin| Position { cluster: origin.cluster.clone(), ..Position::default() };
+        let unreadable = known.origin.as_ref().map(|origin| origin.unreadable.clone());
+        let unreadable = unreadable.unwrap_or_default();
+        let keys = &shared.link.keys;
+        let mut prefixes = vec![keys.commits(), keys.revision(), keys.format()];
+        prefixes.extend(unreadable.keys().cloned());
+        shared.notes_unreadable(unreadable);
         let followed = FollowedKeys {
             link: Arc::clone(&shared.link),
-            prefixes: vec![
-                shared.link.keys.commits(),
-                shared.link.keys.revision(),
-                shared.link.keys.format(),
-            ],
+            prefixes,
             history: History::new(&folder, known.origin.as_ref().map(position)),
             report: Arc::clone(&shared.report),
         };
@@ -285,11 +288,15 @@ fn commit_error(error: RequestError) -> CommitError {
 /// # Errors
 /// Its disk.
 pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result<(), StoreError> {
+    let keys = &shared.link.keys;
     let Listing { file, origin, head, .. } = listing;
+    let list = (&*file, head.revision);
+    unreadable::keep_copies(list, keys, &origin.unreadable, &*replica.reader())?;
     let (revision, last) = (head.revision, origin.commit());
     replica.replace(&file, origin).inspect_err(|why| {
         shared.report.breaks(&format!("what was read from etcd cannot be stored: {why}"));
     })?;
+    replica.find_incomplete(keys)?;
     shared.ends_with(revision, last);
     shared.was_read();
     tracing::info!(%revision, "everything was read from etcd");

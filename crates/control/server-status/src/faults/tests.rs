@@ -61,6 +61,7 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("store_writes_refused", |status| store(status).writes_refused = why(), "refused: why"),
     ("fleet_not_member", |status| fleet(status).fault = why(), "no member of the fleet: why"),
     ("fleet_not_saved", |status| fleet(status).unsaved = why(), "why"),
+    ("fleet_key_unreadable", |status| fleet(status).unreadable = why(), "why"),
     ("fleet_content_differs", |status| fleet(status).difference = why(), "why"),
     ("credentials_damaged", |status| api(status).fault = why(), "accepts no clients: why"),
     ("documents_damaged", |status| status.documents[0].fault = why(), "tokens: why"),

@@ -46,17 +46,16 @@ impl Leadership {
         if self.following.is_none() {
             tracing::error!("{why}");
             let link = Arc::clone(&self.link);
-            let prefix = link.keys.documents(self.name);
+            let (prefix, runtime) = (link.keys.documents(self.name), link.runtime.clone());
             let followed = FollowedKeys {
-                link: Arc::clone(&link),
+                link,
                 prefixes: vec![prefix.clone()],
                 history: History::new(&self.folder, None),
                 // The source logs it.
                 report: LinkReport::new(None, String::new()),
             };
-            let runtime = link.runtime.clone();
             let events = self.events.clone();
-            let follower = MapFollower { link, prefix, events, is_complete: false };
+            let follower = MapFollower { prefix, events, is_complete: false, is_listing: false };
             self.following = Some(runtime.spawn(followed.follow(follower)));
         }
         let name = self.elected.as_ref().map(|elected| elected.server.clone());

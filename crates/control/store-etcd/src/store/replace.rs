@@ -6,6 +6,7 @@ use crate::encoding::{CommitName, Link, NO_COMMIT};
 use crate::hold::Hold;
 use crate::keys::Head;
 use crate::limits::REVISIONS_ADOPTED;
+use crate::unreadable;
 use etcd_client::TxnOp;
 use records::{CommitId, Form, Revision, StoreError};
 use std::collections::BTreeMap;
@@ -31,6 +32,15 @@ impl EtcdStore {
     /// Writes what etcd has as a new commit.
     pub(super) fn adopt_by_writing(&mut self) -> Result<(), StoreError> {
         let listing = self.list()?;
+        let keys = &self.shared.link.keys;
+        let (list, reader) = ((&*listing.file, listing.head.revision), self.replica().reader());
+        let left = unreadable::keep_copies(list, keys, &listing.origin.unreadable, &*reader)?;
+        if let Some((key, why)) = left.first_key_value() {
+            return Err(StoreError::Failed(format!(
+                "the key {key} in etcd cannot be read: {why}. Its zone would be lost: adopt on a \
+                 server that has the zone, or correct or delete the key first"
+            )));
+        }
         let file = &listing.file;
         let unread = |why: std::io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
         let content = std::fs::read(file).map_err(unread)?;

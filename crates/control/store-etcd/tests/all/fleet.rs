@@ -483,10 +483,7 @@ fn foreign_keys_are_ignored_and_harm_no_other() {
     first.create("example.org.").unwrap();
     first.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
     let client = Operator::of(&etcd);
-    client.put("/dunlin/sets/example.org./bad/A", r#"{"ttl":60,"data":["x"],"revision":2}"#);
     client.put("/dunlin/sets/example.org./Upper/A", "{}");
-    client
-        .put("/dunlin/sets/example.net./www/A", r#"{"ttl":60,"data":["192.0.2.1"],"revision":2}"#);
     client.put("/dunlin/zones/not a zone", "{}");
     client.put("/dunlin/else", "");
     let second = Node::start(&etcd);

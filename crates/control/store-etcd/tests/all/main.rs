@@ -1,6 +1,7 @@
 //! Servers that share a real etcd.
 mod digests;
 mod documents;
+mod faults;
 mod fleet;
 mod history;
 mod kill;
@@ -10,4 +11,5 @@ mod node;
 mod rights;
 mod space;
 mod states;
+mod unreadable;
 mod upgrade;

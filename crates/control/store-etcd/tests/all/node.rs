@@ -245,6 +245,32 @@ impl Node {
         self.running().publisher.image().zone(name(zone).as_name())?.serial()
     }
 
+    /// Whether a zone is answered, be it by SERVFAIL.
+    pub fn holds_zone(&self, zone: &str) -> bool {
+        self.running().publisher.image().zone(name(zone).as_name()).is_some()
+    }
+
+    /// Writes the SOA of a zone again with another time.
+    pub fn raise_serial(&self, zone: &str) -> Result<WriteResult, Refused> {
+        let of_zone = name(zone);
+        let key = SetKey {
+            zone: of_zone.clone(),
+            name: of_zone.clone(),
+            rtype: Rtype::SOA,
+            view: View::Default,
+        };
+        let (_, mut soa) = self.service().set(&key).unwrap().map(|set| (set.revision, set.value)).unwrap();
+        soa.ttl += 1;
+        self.write(zone, vec![Edit::put(of_zone, Rtype::SOA, soa)])
+    }
+
+    /// Whether the served zone has a name.
+    pub fn answers(&self, at: &str) -> bool {
+        let image = self.running().publisher.image();
+        let zone = image.zone(name("example.org.").as_name());
+        zone.is_some_and(|zone| zone.set(name(at).as_name(), Rtype::A).is_some())
+    }
+
     /// All content.
     pub fn export(&self) -> Vec<u8> {
         let mut bytes = Vec::new();

@@ -322,7 +322,8 @@ campaign-upgrade:
 
 upgrades = $(abspath $(or $(CARGO_TARGET_DIR),target))/upgrades
 
-campaign-fleet: campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers campaign-fleet-faults
+campaign-fleet: campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers \
+  campaign-fleet-faults campaign-fleet-histories
 
 campaign-fleet-kill:
 	@scripts/require test
@@ -345,6 +346,11 @@ campaign-fleet-faults:
 	@DUNLIN_ETCD=$$(realpath "$${CARGO_TARGET_DIR:-target}/cluster/etcd") \
 	  DUNLIN_FAULTS_SECONDS=$(or $(SECONDS),600) \
 	  cargo test --package dunlin --test all -- --ignored --nocapture fleet_faults::
+
+campaign-fleet-histories:
+	@scripts/require test
+	@DUNLIN_FAULTS=$(or $(FAULTS),1000) \
+	  cargo test --package store-etcd --test all -- --ignored --nocapture faults::
 
 campaign-xdp: campaign-xdp-soak campaign-xdp-attach campaign-xdp-kernels
 

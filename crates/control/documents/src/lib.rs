@@ -14,7 +14,7 @@ mod replicated;
 
 pub use file::{FileDocuments, FileFormat};
 pub use lines::Lines;
-pub use replicated::{Leader, MapEvent, MapRequest, MapValue, MapTask, MapWriter, ReplicatedMap};
+pub use replicated::{Leader, MapEvent, MapRequest, MapTask, MapValue, MapWriter, ReplicatedMap};
 
 use crate::limits::{CHANGE_MAX, RETRY_PAUSE_MAX};
 use std::collections::BTreeMap;

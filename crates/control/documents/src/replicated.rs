@@ -90,7 +90,7 @@ pub struct MapTask {
 
 impl ReplicatedMap {
     /// The two sides of a map; so many events wait.
-    pub fn new(events_max: usize) -> (MapTask, MapWriter) {
+    pub fn channel(events_max: usize) -> (MapTask, MapWriter) {
         let (leader, leads) = watch::channel(Leader::default());
         let map = Arc::new(Self {
             changed: Mutex::default(),
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn keys_are_taken_once_until_they_change_again() {
-        let (MapTask { map, .. }, _writer) = ReplicatedMap::new(1);
+        let (MapTask { map, .. }, _writer) = ReplicatedMap::channel(1);
         map.touch(["a".into(), "b".into(), "a".into()]);
         let mut taken = map.take(10);
         taken.sort();
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn writer_learns_who_leads_and_since_when() {
-        let (MapTask { map, .. }, mut writer) = ReplicatedMap::new(1);
+        let (MapTask { map, .. }, mut writer) = ReplicatedMap::channel(1);
         let own = Leader { name: Some("a".into()), is_own: true, ..Leader::default() };
         map.set_leader(own.clone());
         assert!(writer.leader.has_changed().unwrap());

@@ -357,8 +357,7 @@ impl Worker {
     /// Another cluster follows. Until all of it is known, what was published is served.
     fn begin_anew(&mut self) {
         let naming = Arc::new(self.settings.naming.clone());
-        self.cluster =
-            Cluster::new(naming, Arc::new(self.settings.exposed.clone()), now_seconds());
+        self.cluster = Cluster::new(naming, Arc::new(self.settings.exposed.clone()), now_seconds());
         self.cluster.set_checks(Arc::clone(&self.checks.borrow_and_update()));
         self.cluster.is_quiet = true;
         for stream in &mut self.streams {

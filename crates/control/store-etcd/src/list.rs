@@ -81,8 +81,8 @@ pub async fn read(link: &EtcdLink, file: &Path) -> Result<Listing, RequestError>
     content.find_zoneless(keys);
     let newest = connection.find(keys.commit(head.revision), at).await?;
     let commit = newest.and_then(|kv| encoding::read_commit(kv.value()).ok());
-    let origin = Origin::new(cluster, keys, &head, commit.map(|commit| commit.id));
-    let origin = Origin { unreadable: std::mem::take(&mut content.unreadable), ..origin };
+    let mut origin = Origin::new(cluster, keys, &head, commit.map(|commit| commit.id));
+    origin.unreadable = std::mem::take(&mut content.unreadable);
     content.write(file, &head, form.unwrap_or(Form::PREVIOUS)).map_err(|why| {
         RequestError::Refused(format!("the list of what is in etcd cannot be written: {why}"))
     })?;

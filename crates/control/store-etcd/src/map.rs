@@ -27,7 +27,7 @@ pub struct EtcdMap(JoinHandle<()>);
 impl EtcdMap {
     /// Takes part in the elections of the server that writes the map of this name.
     pub fn lead(link: &Arc<EtcdLink>, data_dir: &Path, name: &'static str) -> (Self, MapWriter) {
-        let (task, writer) = ReplicatedMap::new(crate::limits::MAP_EVENTS_MAX);
+        let (task, writer) = ReplicatedMap::channel(crate::limits::MAP_EVENTS_MAX);
         let folder = crate::replica_folder(data_dir);
         let lost = format!("this server cannot write {name} for the fleet");
         let again = format!("this server can write {name} for the fleet again");

@@ -4,12 +4,12 @@ mod life;
 
 use crate::EtcdLink;
 use crate::connection::RequestError;
+use crate::keys::read_member;
 use crate::keyspace::{FollowedKeys, Follower, History, LinkReport, Position};
 use crate::limits::{
     NO_SPACE_PAUSE, OPS_MAX, RECONNECT_MAX, STATES_BATCH, STATES_KEPT, STATES_SWEEP_INTERVAL,
     UNUSABLE_STATES_MAX,
 };
-use crate::keys::read_member;
 use etcd_client::{Compare, CompareOp, KeyValue, TxnOp};
 use health::{Finding, FindingKey, FleetStates, Vantage};
 use life::Life;

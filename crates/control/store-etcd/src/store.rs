@@ -290,7 +290,7 @@ fn commit_error(error: RequestError) -> CommitError {
 pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result<(), StoreError> {
     let keys = &shared.link.keys;
     let Listing { file, origin, head, .. } = listing;
-    let list = (&*file, head.revision);
+    let list = (&*file, head.revision, shared.form());
     unreadable::keep_copies(list, keys, &origin.unreadable, &*replica.reader())?;
     let (revision, last) = (head.revision, origin.commit());
     replica.replace(&file, origin).inspect_err(|why| {

@@ -2,11 +2,11 @@
 //! the zone as it was written last keeps that, and any other one answers SERVFAIL.
 use crate::keys::{Keys, ListedKey, read_zone_value};
 use crate::limits::UNREADABLE_SHOWN;
+use model::read_stored;
 use records::codec::{self, zone_key};
 use records::serial::SerialStamp;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
-use model::read_stored;
-use records::{Action, PreparedWrite, Reader, Revision, SetKey, StoreError, View};
+use records::{Action, Form, PreparedWrite, Reader, Revision, SetKey, StoreError, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -47,13 +47,14 @@ pub fn text(unreadable: &UnreadableKeys) -> Option<String> {
     })
 }
 
-/// Gives the zones of these keys in a list (its file, and its revision) the content that the replica has, if that is what was
-/// written last, or if etcd does not say when that was. Returns the keys of the others.
+/// Gives the zones of these keys in a list (its file, revision and form) the content that the
+/// replica has, if that is what was written last, or if etcd does not say when that was. Returns
+/// the keys of the others.
 ///
 /// # Errors
 /// The disk.
 pub fn keep_copies(
-    (file, newest): (&Path, Revision),
+    (file, newest, form): (&Path, Revision, Form),
     keys: &Keys,
     unreadable: &UnreadableKeys,
     reader: &dyn Reader,
@@ -66,10 +67,11 @@ pub fn keep_copies(
     let unread = |why: io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
     let content = fs::read(file).map_err(unread)?;
     let mut kept = Vec::new();
-    let mut writer = SnapshotWriter::new(&mut kept, newest).map_err(unread)?;
+    let mut writer = SnapshotWriter::new(&mut kept, newest, form).map_err(unread)?;
     let mut is_kept = false;
     snapshot::read(&mut &content[..], &mut |item| {
         let (origin, stamp) = match item {
+            SnapshotItem::Form(_) => return Ok(()),
             SnapshotItem::Set(..) if is_kept => return Ok(()),
             SnapshotItem::Set(key, value) => return writer.set(key, value).map_err(unread),
             SnapshotItem::Zone(origin, stamp) => (origin.as_name(), stamp),
@@ -116,8 +118,7 @@ fn own_sets(
 }
 
 /// The stamp of a zone whose own key cannot be read.
-pub const UNKNOWN_STAMP: SerialStamp =
-    SerialStamp { revision: Revision::NONE, offset: u32::MAX };
+pub const UNKNOWN_STAMP: SerialStamp = SerialStamp { revision: Revision::NONE, offset: u32::MAX };
 
 /// Takes the changes of incomplete zones out of writes: with them, such a zone could look whole.
 /// One that is deleted or created is not incomplete any more.

@@ -1,8 +1,8 @@
 //! Clients of this server that wait until all members serve a revision.
 use crate::connection::RequestError;
 use crate::events::Mirror;
-use crate::limits::WAIT_KEPT;
 use crate::keys::read_member;
+use crate::limits::WAIT_KEPT;
 use crate::members::EtcdFleet;
 use etcd_client::{PutOptions, TxnOp};
 use records::{Refused, Revision};

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 /// A source that takes part in a fleet, and the side of the task that writes.
 fn start(test: &str, world: &World) -> (Watched, MapTask) {
-    let (task, writer) = ReplicatedMap::new(64);
+    let (task, writer) = ReplicatedMap::channel(64);
     let part = Some(FleetPart::Writes(writer));
     (Watched::start_in(part, &folder(test), world, |_| {}), task)
 }

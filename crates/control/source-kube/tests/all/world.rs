@@ -263,8 +263,7 @@ impl Watched {
         };
         edit(&mut settings);
         let (manager, thread) = publisher();
-        let running =
-            manager.start_source(KubernetesSource { settings, fleet }).expect("a thread");
+        let running = manager.start_source(KubernetesSource { settings, fleet }).expect("a thread");
         Self { running, manager, folder: folder.to_owned(), thread: Some(thread) }
     }
 

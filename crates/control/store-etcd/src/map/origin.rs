@@ -72,7 +72,7 @@ impl Leadership {
         }
     }
 
-    /// Notes what the map comes from, if that is noted nowhere: an older version wrote it, or an
+    /// Notes what the map comes from, if no key says it: an older version wrote it, or an
     /// operator has deleted the key. The watch brings it.
     pub(super) async fn claim(&self, epoch: i64) -> Result<(), RequestError> {
         let Some(own) = self.own_origin.borrow().clone() else { return Ok(()) };

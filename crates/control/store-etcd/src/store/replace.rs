@@ -33,7 +33,8 @@ impl EtcdStore {
     pub(super) fn adopt_by_writing(&mut self) -> Result<(), StoreError> {
         let listing = self.list()?;
         let keys = &self.shared.link.keys;
-        let (list, reader) = ((&*listing.file, listing.head.revision), self.replica().reader());
+        let reader = self.replica().reader();
+        let list = (&*listing.file, listing.head.revision, self.shared.form());
         let left = unreadable::keep_copies(list, keys, &listing.origin.unreadable, &*reader)?;
         if let Some((key, why)) = left.first_key_value() {
             return Err(StoreError::Failed(format!(

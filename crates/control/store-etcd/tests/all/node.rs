@@ -4,7 +4,7 @@ use documents::{MapEvent, MapWriter};
 use image::HashKey;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{
-    Batch, Edit, Fleet, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
+    Batch, Edit, Fleet, Form, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
     SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
 };
 use server_status::Member;
@@ -259,7 +259,8 @@ impl Node {
             rtype: Rtype::SOA,
             view: View::Default,
         };
-        let (_, mut soa) = self.service().set(&key).unwrap().map(|set| (set.revision, set.value)).unwrap();
+        let (_, mut soa) =
+            self.service().set(&key).unwrap().map(|set| (set.revision, set.value)).unwrap();
         soa.ttl += 1;
         self.write(zone, vec![Edit::put(of_zone, Rtype::SOA, soa)])
     }
@@ -339,9 +340,10 @@ impl Node {
         self.stop();
         let mut altered = Vec::new();
         let revision = snapshot::revision(&content).unwrap();
-        let mut writer = SnapshotWriter::new(&mut altered, revision).unwrap();
+        let mut writer = SnapshotWriter::new(&mut altered, revision, Form::PREVIOUS).unwrap();
         snapshot::read(&mut &content[..], &mut |item| {
             match item {
+                SnapshotItem::Form(_) => {}
                 SnapshotItem::Zone(origin, stamp) => writer.zone(origin.as_name(), stamp).unwrap(),
                 SnapshotItem::Set(key, value) => {
                     let mut value = value.to_vec();

@@ -36,9 +36,11 @@ enum Fault {
     ClockSet,
     SetBack,
     ContentLost,
+    RevisionEdited,
+    FormatEdited,
 }
 
-const FAULTS: [Fault; 14] = [
+const FAULTS: [Fault; 16] = [
     Fault::LeaderKilled,
     Fault::QuorumLost,
     Fault::ServerSilenced,
@@ -53,6 +55,8 @@ const FAULTS: [Fault; 14] = [
     Fault::ClockSet,
     Fault::SetBack,
     Fault::ContentLost,
+    Fault::RevisionEdited,
+    Fault::FormatEdited,
 ];
 
 /// The faults of a run.
@@ -161,6 +165,12 @@ impl Run {
             Fault::ClockSet => self.set_clock(server),
             Fault::SetBack => self.set_back(),
             Fault::ContentLost => self.lose_content(),
+            Fault::RevisionEdited => self.edit_revision(),
+            Fault::FormatEdited => {
+                self.bed.operator.put("/dunlin/format", "9");
+                (0..SERVERS).for_each(|server| self.is_refused(server, 503, "newer version"));
+                self.bed.operator.put("/dunlin/format", "1");
+            }
         }
         self.agrees(&format!("{fault:?}"), Instant::now(), AGREED_MAX);
         (0..SERVERS).for_each(|server| self.set_away(server, false));
@@ -270,6 +280,16 @@ impl Run {
         self.is_refused(server, 503, "fleet adopt");
         self.adopt(server);
         self.bed.put_fillers();
+    }
+
+    /// The newest revision is edited by hand: the commits up to it are in no etcd.
+    fn edit_revision(&mut self) {
+        let value = self.bed.operator.get("/dunlin/revision").expect("a revision");
+        let newest: u64 = value.split(' ').next().and_then(|text| text.parse().ok()).expect("one");
+        self.bed.operator.put("/dunlin/revision", &format!("{} {:032x}", newest + 100, 7));
+        (0..SERVERS).for_each(|server| self.is_refused(server, 503, "fleet adopt"));
+        let server = self.server();
+        self.adopt(server);
     }
 
     fn adopt(&mut self, server: usize) {

@@ -6,8 +6,8 @@ mod proxy;
 use crate::node::Node;
 use fastrand::Rng;
 use proxy::Proxy;
-use records::Precondition;
-use std::collections::BTreeMap;
+use records::{Precondition, Refused};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
@@ -71,7 +71,11 @@ struct World {
     /// The value of each name that a server has acknowledged, and the newest that was sent.
     acknowledged: BTreeMap<u32, u32>,
     sent: u32,
+    /// The names that each server has answered.
+    known: [BTreeSet<u32>; SERVERS],
     adoptions: u32,
+    /// An adoption is not on all servers yet.
+    is_adopting: bool,
     /// Which fault was made, for messages.
     what: String,
 }
@@ -112,8 +116,19 @@ impl World {
         let nodes = proxies.iter().map(|proxy| Node::start_on(vec![proxy.address()])).collect();
         let (rng, acknowledged) = (Rng::with_seed(seed), BTreeMap::new());
         let what = "the start".to_owned();
-        let world =
-            Self { etcd, operator, proxies, nodes, rng, acknowledged, sent: 0, adoptions: 0, what };
+        let world = Self {
+            etcd,
+            operator,
+            proxies,
+            nodes,
+            rng,
+            acknowledged,
+            sent: 0,
+            known: Default::default(),
+            adoptions: 0,
+            is_adopting: false,
+            what,
+        };
         world.nodes[0].create("example.org.").expect("a new zone");
         Some(world)
     }
@@ -131,8 +146,11 @@ impl World {
             }
             self.sent += 1;
             let (at, value) = (name_of(number), self.sent);
-            if self.nodes[node].put(&at, &text(value), Precondition::Anything).is_ok() {
-                self.acknowledged.insert(number, value);
+            match self.nodes[node].put(&at, &text(value), Precondition::Anything) {
+                Ok(_) => drop(self.acknowledged.insert(number, value)),
+                // An empty etcd was adopted.
+                Err(Refused::NoSuchZone) => drop(self.nodes[node].create("example.org.")),
+                Err(_) => {}
             }
         }
     }
@@ -141,12 +159,13 @@ impl World {
     fn write_afresh(&mut self) {
         let newest = self.nodes.iter().map(|node| node.revision().0).max().unwrap_or_default();
         let fresh = Node::start(&self.etcd);
-        let is_there = wait::until_ok("a fresh server writes", || match fresh.create("example.org.") {
-            Ok(_) | Err(records::Refused::ZoneExists) => Ok(true),
-            // What etcd has is not usable for it either.
-            Err(why) if fault_of(&fresh).is_some() => Ok(format!("{why}").is_empty()),
-            Err(why) => Err(format!("{why}")),
-        });
+        let is_there =
+            wait::until_ok("a fresh server writes", || match fresh.create("example.org.") {
+                Ok(_) | Err(Refused::ZoneExists) => Ok(true),
+                // What etcd has is not usable for it either.
+                Err(why) if fault_of(&fresh).is_some() => Ok(format!("{why}").is_empty()),
+                Err(why) => Err(format!("{why}")),
+            });
         let mut value = 0;
         while is_there && fresh.revision().0 <= newest + 3 && value < 60 {
             value += 1;
@@ -202,7 +221,7 @@ impl World {
             Fault::SetDeleted => {
                 // It is gone for servers that read it from now on.
                 self.operator.delete(&set);
-                self.acknowledged.remove(&number);
+                self.forget(number);
             }
             Fault::SetDamaged => self.operator.put(&set, "{\"ttl\":6"),
             Fault::ZoneDamaged => self.operator.put("/dunlin/zones/example.org.", "{"),
@@ -247,13 +266,18 @@ impl World {
         }
     }
 
-    /// No name that exists is denied: its zone is not there, is SERVFAIL, or has the name.
-    fn check_answers(&self) {
-        for (at, node) in self.nodes.iter().enumerate() {
-            for number in self.acknowledged.keys() {
-                let is_denied = node.serial("example.org.").is_some()
-                    && !node.answers(&name_of(*number));
+    /// No name is denied that exists, and that this server has answered already: its zone is not
+    /// there, is SERVFAIL, or has the name. After an adoption, names may go.
+    fn check_answers(&mut self) {
+        for (at, (node, known)) in self.nodes.iter().zip(&mut self.known).enumerate() {
+            let is_served = node.serial("example.org.").is_some();
+            for number in self.acknowledged.keys().filter(|_| is_served) {
+                let is_there = node.answers(&name_of(*number));
+                let is_denied = known.contains(number) && !is_there && !self.is_adopting;
                 assert!(!is_denied, "{}: server {at} denies n{number}", self.what);
+                if is_there {
+                    known.insert(*number);
+                }
             }
         }
     }
@@ -261,8 +285,7 @@ impl World {
     /// Whether all agree; or the faults that servers show.
     fn state(&self) -> Result<bool, Vec<(usize, String)>> {
         let faults = self.nodes.iter().enumerate();
-        let faults: Vec<_> =
-            faults.filter_map(|(at, node)| Some((at, fault_of(node)?))).collect();
+        let faults: Vec<_> = faults.filter_map(|(at, node)| Some((at, fault_of(node)?))).collect();
         if !faults.is_empty() {
             return Err(faults);
         }
@@ -289,10 +312,12 @@ impl World {
                     }
                 }
             }
-            let all: Vec<_> = self.nodes.iter().map(|node| (node.revision(), fault_of(node))).collect();
+            let all: Vec<_> =
+                self.nodes.iter().map(|node| (node.revision(), fault_of(node))).collect();
             assert!(Instant::now() < until, "{}: servers differ: {all:?}", self.what);
             std::thread::sleep(Duration::from_millis(30));
         }
+        self.is_adopting = false;
         for (number, acknowledged) in &self.acknowledged {
             let found = value_of(&self.nodes[0], *number);
             let is_there = found >= Some(*acknowledged);
@@ -300,9 +325,18 @@ impl World {
         }
     }
 
+    /// An operator has deleted a name.
+    fn forget(&mut self, number: u32) {
+        self.acknowledged.remove(&number);
+        for known in &mut self.known {
+            known.remove(&number);
+        }
+    }
+
     /// Does what a message asks for.
     fn heal(&mut self, faults: &[(usize, String)]) {
         let (at, why) = &faults[self.rng.usize(..faults.len())];
+        println!("  server {at}: {why}");
         if why.contains("one of the copies is damaged") {
             return self.nodes[*at].forget();
         }
@@ -314,11 +348,20 @@ impl World {
             return self.operator.put("/dunlin/revision", &format!("{newest} {:032x}", 7));
         }
         // Any server may be right: what it has after an adoption is right then.
-        let adopting = self.rng.usize(..SERVERS);
-        match self.nodes[adopting].service().adopt().wait() {
+        let (adopting, is_own_right) = (self.rng.usize(..SERVERS), self.rng.bool());
+        let node = &self.nodes[adopting];
+        let own = node.service().held().is_ok().then(|| node.export());
+        match node.service().adopt().wait() {
             Ok(_) => {
                 self.adoptions += 1;
-                let node = &self.nodes[adopting];
+                self.is_adopting = true;
+                self.known = Default::default();
+                if let Some(own) = own.filter(|_| is_own_right) {
+                    // It may be too soon, as after any write of another server.
+                    let restored = node.restore(own);
+                    println!("  adopted by {adopting}, its records restored: {restored:?}");
+                }
+                println!("  adopted by {adopting}");
                 let found = |number: &u32| Some((*number, value_of(node, *number)?));
                 self.acknowledged = self.acknowledged.keys().filter_map(found).collect();
             }
@@ -328,7 +371,7 @@ impl World {
                 let key = why.split_whitespace().find(|word| word.starts_with("/dunlin/sets/"));
                 let zone = why.split_whitespace().find(|word| word.starts_with("/dunlin/zones/"));
                 if let Some(key) = key.filter(|_| why.contains("would be lost")) {
-                    self.acknowledged.remove(&number_in(key));
+                    self.forget(number_in(key));
                     self.operator.delete(key);
                 } else if let Some(zone) = zone.filter(|_| why.contains("would be lost")) {
                     self.operator.put(zone, "{\"revision\":1,\"offset\":0}");

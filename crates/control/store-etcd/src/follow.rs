@@ -100,6 +100,10 @@ impl Follower for CommitFollower {
             return self.list_all().await;
         }
         let is_commit = kv.key().starts_with(keys.commits().as_bytes());
+        // Others begin as an unreadable one does.
+        if !is_commit && kv.key() != keys.revision().as_bytes() {
+            return Ok(());
+        }
         if is_commit && is_put {
             if !self.pass(kv).await? {
                 return self.list_all().await;

@@ -26,6 +26,8 @@ pub struct Listing {
     pub file: PathBuf,
     pub origin: Origin,
     pub head: Head,
+    /// The newest revision of what is in it: above that of `head` if an operator has changed that.
+    pub newest: Revision,
     /// How many record sets it has.
     pub sets: u64,
     /// An operator has replaced everything, so it may lack much of what was there.
@@ -83,7 +85,8 @@ pub async fn read(link: &EtcdLink, file: &Path) -> Result<Listing, RequestError>
     let commit = newest.and_then(|kv| encoding::read_commit(kv.value()).ok());
     let mut origin = Origin::new(cluster, keys, &head, commit.map(|commit| commit.id));
     origin.unreadable = std::mem::take(&mut content.unreadable);
-    content.write(file, &head, form.unwrap_or(Form::PREVIOUS)).map_err(|why| {
+    let newest = content.newest().max(head.revision);
+    content.write(file, newest, form.unwrap_or(Form::PREVIOUS)).map_err(|why| {
         RequestError::Refused(format!("the list of what is in etcd cannot be written: {why}"))
     })?;
     if let Some(first) = &content.first_foreign {
@@ -91,7 +94,8 @@ pub async fn read(link: &EtcdLink, file: &Path) -> Result<Listing, RequestError>
         tracing::warn!(keys, "etcd has keys under the prefix that are ignored, such as {first}");
     }
     let sets = content.zones.values().map(|zone| zone.sets.len() as u64).sum();
-    Ok(Listing { file: file.to_owned(), origin, head, sets, is_restored: false, adopted })
+    let file = file.to_owned();
+    Ok(Listing { file, origin, head, newest, sets, is_restored: false, adopted })
 }
 
 /// The zones of a snapshot.
@@ -196,9 +200,18 @@ impl Content {
         }
     }
 
-    fn write(&self, file: &Path, head: &Head, form: Form) -> io::Result<()> {
+    /// The newest revision of a zone or a set.
+    fn newest(&self) -> Revision {
+        let zones = self.zones.values().filter_map(|zone| zone.stamp);
+        let sets = self.zones.values().flat_map(|zone| zone.sets.values());
+        let sets = sets.filter_map(|value| codec::read_value(value).ok());
+        let newest = sets.map(|(revision, _)| revision).max();
+        zones.map(|stamp| stamp.revision).max().max(newest).unwrap_or(Revision::NONE)
+    }
+
+    fn write(&self, file: &Path, newest: Revision, form: Form) -> io::Result<()> {
         let mut to = BufWriter::new(File::create(file)?);
-        let mut writer = SnapshotWriter::new(&mut to, head.revision, form)?;
+        let mut writer = SnapshotWriter::new(&mut to, newest, form)?;
         for zone in self.zones.values() {
             let origin: Name<'_> = zone.origin.as_name();
             let Some(stamp) = zone.stamp else { continue };

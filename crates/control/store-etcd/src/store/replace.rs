@@ -34,7 +34,8 @@ impl EtcdStore {
         let listing = self.list()?;
         let keys = &self.shared.link.keys;
         let reader = self.replica().reader();
-        let list = (&*listing.file, listing.head.revision, self.shared.form());
+        let known = self.replica().revision()?.max(listing.newest);
+        let list = (&*listing.file, known, self.shared.form());
         let left = unreadable::keep_copies(list, keys, &listing.origin.unreadable, &*reader)?;
         if let Some((key, why)) = left.first_key_value() {
             return Err(StoreError::Failed(format!(
@@ -45,7 +46,6 @@ impl EtcdStore {
         let file = &listing.file;
         let unread = |why: std::io::Error| StoreError::Failed(format!("{}: {why}", file.display()));
         let content = std::fs::read(file).map_err(unread)?;
-        let known = self.replica().revision()?.max(listing.head.revision);
         // Other servers may have served newer revisions, which are in no etcd any more.
         let revision = Revision(known.0.saturating_add(REVISIONS_ADOPTED));
         self.replace_all(&mut &content[..], revision, listing.head, true)

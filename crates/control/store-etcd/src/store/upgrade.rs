@@ -1,8 +1,7 @@
 //! Raises the form of the keys, once every server of the fleet knows the new one.
 use crate::connection::RequestError;
-use crate::keys::check_format;
+use crate::keys::{check_format, read_member};
 use crate::limits::{RETRIES_MAX, WRITE_MAX};
-use crate::members::read_member;
 use crate::shared::Shared;
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
 use records::{Form, StoreError};

@@ -47,6 +47,29 @@ fn server_that_missed_deleted_commits_reads_everything() {
     assert!(second.get("www.example.org.").is_some());
 }
 
+/// The newest revision is lowered by hand, so record sets are newer than that.
+#[test]
+fn lowered_revision_is_refused_and_can_be_adopted() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let nodes: Vec<Node> = (0..2).map(|_| Node::start(&etcd)).collect();
+    nodes[0].create("example.org.").unwrap();
+    nodes[0].put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    eventually(|| nodes[1].revision() == nodes[0].revision());
+    let client = Operator::of(&etcd);
+    client.put("/dunlin/revision", format!("1 {:032x}", 7));
+    eventually(|| nodes.iter().all(|node| refuses(node, "etcd was set back")));
+    let fresh = Node::start(&etcd);
+    let why = "of revision 2, and its newest revision is 1: its keys were";
+    eventually(|| match fresh.create("example.net.") {
+        Err(Refused::Unavailable(told)) => told.contains(why),
+        _ => false,
+    });
+    nodes[0].service().adopt().wait().unwrap();
+    eventually(|| nodes.iter().all(|node| node.revision() == fresh.revision()));
+    assert_eq!(fresh.get("www.example.org."), nodes[1].get("www.example.org."));
+    assert!(fresh.get("www.example.org.").is_some());
+}
+
 /// Whether a server refuses writes for a reason with these words.
 fn refuses(node: &Node, words: &str) -> bool {
     match node.put("refused.example.org.", "192.0.2.250", Precondition::Anything) {

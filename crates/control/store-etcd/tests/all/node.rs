@@ -4,8 +4,8 @@ use documents::{MapEvent, MapWriter};
 use image::HashKey;
 use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{
-    Batch, Edit, Fleet, Form, Precondition, RecordService, Refused, Revision, ServiceThreads, SetKey,
-    SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
+    Batch, Edit, Fleet, Form, Precondition, RecordService, Refused, Revision, ServiceThreads,
+    SetKey, SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
 };
 use server_status::Member;
 use std::collections::BTreeSet;

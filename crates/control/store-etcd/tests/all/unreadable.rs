@@ -32,7 +32,7 @@ fn zone_with_a_damaged_set_is_servfail_on_a_new_server_until_the_set_is_right() 
     let Some(etcd) = Etcd::start_or_skip(1) else { return };
     let (first, client) = (first(&etcd), Operator::of(&etcd));
     let good = client.get(SET).unwrap();
-    client.put(SET, &good.replace("192.0.2.1", "192.0.2"));
+    client.put(SET, good.replace("192.0.2.1", "192.0.2"));
     let mut second = Node::start(&etcd);
     eventually(|| is_unanswered(&second));
     let why = unreadable(&second);

@@ -211,11 +211,11 @@ impl World {
             Fault::RevisionEdited => {
                 let newest = self.nodes[node].revision().0 + self.rng.u64(..5);
                 let (revision, id) = (newest.saturating_sub(2), self.rng.u128(..));
-                self.operator.put("/dunlin/revision", &format!("{revision} {id:032x}"));
+                self.operator.put("/dunlin/revision", format!("{revision} {id:032x}"));
             }
             Fault::SetEdited => {
                 if let Some(value) = self.operator.get(&set) {
-                    self.operator.put(&set, &value.replace("10.0.", "10.9."));
+                    self.operator.put(&set, value.replace("10.0.", "10.9."));
                 }
             }
             Fault::SetDeleted => {
@@ -345,7 +345,7 @@ impl World {
         }
         if why.contains("is damaged") && why.contains("/dunlin/revision") {
             let newest = self.nodes[*at].revision();
-            return self.operator.put("/dunlin/revision", &format!("{newest} {:032x}", 7));
+            return self.operator.put("/dunlin/revision", format!("{newest} {:032x}", 7));
         }
         // Any server may be right: what it has after an adoption is right then.
         let (adopting, is_own_right) = (self.rng.usize(..SERVERS), self.rng.bool());

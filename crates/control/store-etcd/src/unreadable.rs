@@ -3,15 +3,15 @@
 use crate::keys::{Keys, ListedKey, read_zone_value};
 use crate::limits::UNREADABLE_SHOWN;
 use model::read_stored;
-use records::codec::{self, zone_key};
-use records::serial::SerialStamp;
-use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{Action, Form, PreparedWrite, Reader, Revision, SetKey, StoreError, View};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
 use std::path::Path;
+use store::codec::{self, zone_key};
+use store::serial::SerialStamp;
+use store::snapshot::{self, SnapshotItem, SnapshotWriter};
 use wire::{Name, NameBuf, Rtype};
 
 /// Why each key cannot be read.

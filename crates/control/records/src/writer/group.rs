@@ -195,7 +195,10 @@ impl Writer {
 
     /// Publishes a zone with new content.
     pub(super) fn publish_changed(&mut self, at: &[u8], was_there: bool) {
-        self.shared.health.written(at);
+        // A change leaves a zone unloaded that was so.
+        if self.heads.get(at).is_none_or(|head| head.zone.serial().is_some()) {
+            self.shared.health.written(at);
+        }
         if was_there != self.heads.contains_key(at) {
             self.list.changed(self.heads.len(), Instant::now());
         }

@@ -180,6 +180,11 @@ impl Writer {
         if !self.is_loaded {
             return self.load_again();
         }
+        // What a zone lacked may be there now.
+        let is_whole = self.heads.values().all(|head| head.zone.serial().is_some());
+        if newest == self.revision && !is_whole {
+            return self.load_again();
+        }
         if newest != self.revision {
             tracing::warn!(%newest, known = %self.revision, "the store is read anew");
             return self.load_again();

@@ -2,7 +2,6 @@
 use compile::Image;
 use documents::{MapEvent, MapWriter};
 use image::HashKey;
-use records::snapshot::{self, SnapshotItem, SnapshotWriter};
 use records::{
     Batch, Edit, Fleet, Form, Precondition, RecordService, Refused, Revision, ServiceThreads,
     SetKey, SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
@@ -15,6 +14,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use store::snapshot::{self, SnapshotItem, SnapshotWriter};
 use store_etcd::{EtcdLink, EtcdMap, EtcdSettings, EtcdStates};
 use store_redb::RedbStore;
 use test_support::etcd::Etcd;

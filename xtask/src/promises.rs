@@ -14,7 +14,9 @@ use std::path::Path;
 
 /// What is wrong, a line each.
 pub fn violations(root: &Path) -> Vec<String> {
-    violations_of(root, "SPECIFICATION.md")
+    let mut wrong = violations_of(root, "SPECIFICATION.md");
+    wrong.extend(repeated(root));
+    wrong
 }
 
 fn violations_of(root: &Path, page: &str) -> Vec<String> {
@@ -41,6 +43,41 @@ fn violations_of(root: &Path, page: &str) -> Vec<String> {
         wrong.push(format!("{page} holds no promise"));
     }
     wrong
+}
+
+/// Invariants in READMEs of crates that `SPECIFICATION.md` promises by the same tests: each stands
+/// in one place only.
+fn repeated(root: &Path) -> Vec<String> {
+    let page = fs::read_to_string(root.join("SPECIFICATION.md")).unwrap_or_default();
+    let proofs: Vec<&str> = page.lines().filter_map(promise).map(|(_, proof)| proof).collect();
+    let promised: HashSet<&str> = proofs.iter().flat_map(|proof| tests_of(proof)).collect();
+    let mut wrong = Vec::new();
+    for one in crates::load() {
+        let readme = one.directory.join("README.md");
+        let text = fs::read_to_string(&readme).unwrap_or_default().replace("\n  ", " ");
+        let section = text.split("\n## ").find(|part| part.starts_with("Invariants"));
+        for row in section.unwrap_or_default().lines().filter(|line| is_invariant(line)) {
+            let mut tests = tests_of(row).peekable();
+            if tests.peek().is_some() && tests.all(|test| promised.contains(test)) {
+                wrong.push(format!("{}: promised already: {row}", readme.display()));
+            }
+        }
+    }
+    wrong
+}
+
+/// Whether a line is an invariant whose proofs are all tests.
+fn is_invariant(line: &str) -> bool {
+    let mut words = line.split('`').skip(1).step_by(2);
+    let is_item = line.starts_with("* ") || line.starts_with('|');
+    is_item && words.all(|word| !word.contains(['/', '.']))
+}
+
+/// The names of tests in backquotes, without their crates.
+fn tests_of(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split('`').skip(1).step_by(2);
+    let last = words.filter_map(|word| word.rsplit("::").next());
+    last.filter(|word| word.contains('_') && word.chars().all(|c| c == '_' || c.is_alphanumeric()))
 }
 
 /// Number and proof of a table row that begins with a number such as `2.14`.

@@ -286,7 +286,7 @@ impl Run {
     fn edit_revision(&mut self) {
         let value = self.bed.operator.get("/dunlin/revision").expect("a revision");
         let newest: u64 = value.split(' ').next().and_then(|text| text.parse().ok()).expect("one");
-        self.bed.operator.put("/dunlin/revision", &format!("{} {:032x}", newest + 100, 7));
+        self.bed.operator.put("/dunlin/revision", format!("{} {:032x}", newest + 100, 7));
         (0..SERVERS).for_each(|server| self.is_refused(server, 503, "fleet adopt"));
         let server = self.server();
         self.adopt(server);

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::{fs, io};
 
 /// A word or phrase in lower case, and what to write instead.
-const WORDS: [(&str, &str); 46] = [
+const WORDS: [(&str, &str); 45] = [
     ("abroad", "`ForwardConfig`, or what it is"),
     ("are told", "name who receives what: reported, received"),
     ("asked wrongly", "usage error"),
@@ -23,7 +23,6 @@ const WORDS: [(&str, &str); 46] = [
     ("glance", "`fast_parse`"),
     ("has be asked", "sends queries to"),
     ("is told", "name who receives what: reports, receives"),
-    ("keeper", "what it does"),
     ("kitchen", "`WorkerDeps`"),
     ("ledger", "`Rrl`"),
     ("mailbox", "`UpdateQueue`"),
@@ -55,6 +54,30 @@ const WORDS: [(&str, &str); 46] = [
     ("wish", "`Command`"),
     ("wishes", "`Command`"),
 ];
+
+/// Words that no new item has in its name, and what to write instead. Names of standards stay, such
+/// as that of the question section.
+const NAME_WORDS: [(&str, &str); 16] = [
+    ("beside", "what it is: reference, companion"),
+    ("happened", "event, result"),
+    ("kept", "stored, saved, pending"),
+    ("look", "read, check, find"),
+    ("looked", "read, checked, found"),
+    ("looks", "reads, checks, finds"),
+    ("mend", "repair, clear"),
+    ("mended", "repaired, cleared"),
+    ("mends", "repairs, clears"),
+    ("note", "record, comment"),
+    ("question", "query"),
+    ("questions", "queries"),
+    ("said", "reported, published"),
+    ("seen", "known, observed"),
+    ("told", "reported, received"),
+    ("whole", "complete, all"),
+];
+
+/// What an item is declared by.
+const ITEMS: [&str; 8] = ["const", "enum", "fn", "mod", "static", "struct", "trait", "type"];
 
 /// Files that quote these words, or are made by a program.
 const EXEMPT: [&str; 3] = ["xtask/src/words.rs", "xtask/words.txt", "LICENSE"];
@@ -131,7 +154,10 @@ fn count_all(root: &Path) -> BTreeMap<String, Vec<String>> {
     let mut counted = BTreeMap::new();
     for file in repository::tracked(root, &[]).into_iter().filter(|file| is_read(file)) {
         let text = fs::read_to_string(root.join(&file)).unwrap_or_default();
-        let found = find(&text);
+        let mut found = find(&text);
+        if file.ends_with(".rs") {
+            found.extend(find_names(&text));
+        }
         if !found.is_empty() {
             counted.insert(file, found);
         }
@@ -162,6 +188,44 @@ fn find(text: &str) -> Vec<String> {
     found
 }
 
+/// Items whose names have one of these words as a part.
+fn find_names(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        let words: Vec<&str> = line.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let items = words.windows(2).filter(|pair| ITEMS.contains(&pair[0]));
+        if line.trim_start().starts_with("//") {
+            continue;
+        }
+        for name in items.map(|pair| pair[1]) {
+            let parts = parts(name);
+            let is_look_up = name.to_lowercase().replace('_', "").contains("lookup");
+            for (word, instead) in NAME_WORDS.iter().filter(|(word, _)| {
+                parts.iter().any(|part| part == word) && !(is_look_up && *word == "look")
+            }) {
+                found.push(format!("{}: `{name}`: `{word}`: {instead}", number + 1));
+            }
+        }
+    }
+    found
+}
+
+/// The words of a name in `snake_case` or `CamelCase`, in lower case.
+fn parts(name: &str) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    let mut before = '_';
+    for c in name.chars() {
+        if c == '_' || (c.is_uppercase() && before.is_lowercase()) || parts.is_empty() {
+            parts.push(String::new());
+        }
+        if let Some(part) = parts.last_mut().filter(|_| c != '_') {
+            part.extend(c.to_lowercase());
+        }
+        before = c;
+    }
+    parts
+}
+
 /// Whether it is a whole word, and neither a method of the standard library
 /// (`Ipv4Addr::octets`) nor a flag.
 fn is_old_word(line: &str, at: usize, word: &str) -> bool {
@@ -190,6 +254,14 @@ mod tests {
         let lines: Vec<&str> =
             found.iter().map(|one| one.split(':').next().expect("a line")).collect();
         assert_eq!(lines, ["1", "2", "2", "3"]);
+    }
+
+    #[test]
+    fn words_are_found_in_names_of_items() {
+        let text = "struct KeptSlice;\nfn look_up() {}\nfn take_said() { seen(); }\n\
+                    // fn told\nconst TOLD_MAX: u8 = 1;\nfn keptlike() {}\n";
+        let lines: Vec<String> = find_names(text).iter().map(|one| one[..1].to_owned()).collect();
+        assert_eq!(lines, ["1", "3", "5"]);
     }
 
     #[test]

@@ -118,7 +118,7 @@ pub enum Command {
         dunlin drain 10.0.0.7 --reason 'rack 7 moves'\n  \
         dunlin drain 10.0.0.7 --check web --yes")]
     Drain(Endpoint),
-    /// Leave an address to its checks again.
+    /// Return an address to its health checks.
     #[command(after_help = "Example:\n  dunlin restore 10.0.0.7")]
     Restore(Endpoint),
     /// Treat an address as down, whatever its checks say.

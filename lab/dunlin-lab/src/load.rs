@@ -225,22 +225,22 @@ struct JudgedFlags {
     /// Measure an echo before and after the load, as the ceiling for the verdict. Either a model,
     /// such as recvmmsg: the echo then runs in the server's place, on its CPUs. Or the address of a
     /// `dunlin-lab echo` beside a server on another machine.
-    #[arg(long, value_name = "MODEL|ADDRESS:PORT", value_parser = beside)]
-    against_echo: Option<Beside>,
+    #[arg(long, value_name = "MODEL|ADDRESS:PORT", value_parser = read_reference)]
+    against_echo: Option<Reference>,
 }
 
 /// An echo beside the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Beside {
+enum Reference {
     Started(Model),
     At(SocketAddr),
 }
 
-fn beside(text: &str) -> Result<Beside, String> {
-    let model = Model::of_name(text).map(Beside::Started);
+fn read_reference(text: &str) -> Result<Reference, String> {
+    let model = Model::of_name(text).map(Reference::Started);
     let named = || Model::ALL.map(Model::name).join(", ");
     model
-        .or_else(|| text.parse().ok().map(Beside::At))
+        .or_else(|| text.parse().ok().map(Reference::At))
         .ok_or_else(|| format!("expected an address with its port, or a model: {}", named()))
 }
 
@@ -449,8 +449,8 @@ pub fn run(command: &Load) -> Result<ExitCode, Box<dyn Error>> {
     let mut live = live::Live::new(&options, command.output == Output::Text);
     let pids = &command.judged.server_pids;
     let echo = command.judged.against_echo.map(|beside| match beside {
-        Beside::Started(model) => EchoBaseline::in_place(model, &options, pids),
-        Beside::At(address) => Ok(EchoBaseline::elsewhere(address)),
+        Reference::Started(model) => EchoBaseline::in_place(model, &options, pids),
+        Reference::At(address) => Ok(EchoBaseline::elsewhere(address)),
     });
     let echo = echo.transpose()?;
     let mut run = || {

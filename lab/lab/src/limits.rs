@@ -29,8 +29,8 @@ pub const ADDRESSES_MAX: usize = 1_000_000;
 /// Rounds of a comparison: as many samples a side as the exact test can weigh.
 pub const ROUNDS_MAX: usize = SAMPLES_MAX;
 
-/// Trials by which the beginning looks for the best rate between one that a server kept up with and
-/// 1.5 times that: it is known to 7 % of the former, and a round looks farther.
+/// Trials of the initial search between the best rate that a server kept up with and 1.5 times it:
+/// the result is known to 7 % of the former, and a round searches further.
 pub const BEGIN_STEPS: usize = 3;
 
 /// Trials by which a round looks for the best rate between 0.5 and 1.1 of what a server answered at

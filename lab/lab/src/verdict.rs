@@ -2,9 +2,8 @@
 //!
 //! [`judge`] is a pure function: the same measurements give the same verdict. Its rules stand in
 //! one list, in their order; each looks at one thing and gives a sentence with its figures and
-//! where they are from. The first that speaks decides. Who was kept from the CPU is asked before
-//! who was slow, and who lost questions on the way before who could not keep up with those that
-//! came: a cause hides the next one.
+//! where they are from. The rules run in order: CPU starvation, packet loss, overload. The first
+//! match wins, because a cause hides the next one.
 
 use serde::{Deserialize, Serialize};
 

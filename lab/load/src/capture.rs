@@ -29,7 +29,7 @@ impl QueryFormat {
         }
     }
 
-    /// That of a file that begins so; nothing: it is no capture.
+    /// The format for this magic number; `None`: it is no capture.
     fn of(magic: [u8; MAGIC]) -> Option<Self> {
         let (big_endian, unit_ns) = match magic {
             [0xa1, 0xb2, 0xc3, 0xd4] => (true, 1_000),

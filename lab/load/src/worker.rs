@@ -437,7 +437,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         }
     }
 
-    /// No channel takes what is due. If that is for want of places, it is lost; else it waits.
+    /// No channel takes what is due. Drops the query if the table is full, else delays it.
     fn crowd_out(&mut self, now: u64) {
         let full = (0..self.channels).all(|channel| self.recorder.table.room_of(channel) == 0);
         if !full || !self.options.is_open() {

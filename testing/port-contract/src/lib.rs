@@ -164,13 +164,10 @@ pub fn deferred_packets_are_answered_later(mut link: impl TestLink) {
     let mut reported = Vec::new();
     link.port().flush(|taken| reported.push(taken));
     assert_eq!((reported, link.receive(0).unwrap()), (vec![true], b"at last".to_vec()));
-    as_many_as_there_is_room_for_leave_together(link, (peer, origin));
+    replies_fill_one_batch(link, (peer, origin));
 }
 
-fn as_many_as_there_is_room_for_leave_together(
-    mut link: impl TestLink,
-    (peer, origin): (SocketAddr, Ingress),
-) {
+fn replies_fill_one_batch(mut link: impl TestLink, (peer, origin): (SocketAddr, Ingress)) {
     let mut queued: u16 = 0;
     for number in 0..=u16::MAX {
         let mut buffer = number.to_be_bytes();

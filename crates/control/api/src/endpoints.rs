@@ -230,7 +230,7 @@ async fn check_wanted(
     Ok(wanted)
 }
 
-/// Drains an address, forces it up or down, or leaves it to its checks again. Durable when it is
+/// Drains an address, forces it up or down, or returns it to its health checks. Durable when it is
 /// answered. Needs `operate`, or `endpoints` for a prefix of the address.
 #[utoipa::path(
     put, path = "/v1/endpoints/{address}", tag = "operate",

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use wire::Name;
 
 /// Average entries of a bucket.
-const BUCKET_SIGNPOSTS: usize = 4;
+const ENTRIES_PER_BUCKET: usize = 4;
 
 /// An absolute name with a zone, with zones below it, or both.
 #[derive(Clone)]
@@ -26,7 +26,7 @@ type Bucket = Arc<Vec<NameEntry>>;
 pub struct Image {
     key: Arc<HashKey>,
     root: NameEntry,
-    signposts: Buckets<Bucket>,
+    entries: Buckets<Bucket>,
     len: usize,
     /// Zones from hosts files; the first has priority.
     hosts: Arc<[Arc<Zone>]>,
@@ -37,9 +37,9 @@ pub struct Image {
 impl Image {
     /// An image without zones.
     pub fn new(key: Arc<HashKey>) -> Self {
-        let signposts = Buckets([Bucket::default()].into_iter().collect::<Vector<_>>());
+        let entries = Buckets([Bucket::default()].into_iter().collect::<Vector<_>>());
         let root = NameEntry { hash: 0, name: Box::default(), zone: None, below: 0 };
-        Self { key, root, signposts, len: 0, hosts: Arc::default(), map: 1 }
+        Self { key, root, entries, len: 0, hosts: Arc::default(), map: 1 }
     }
 
     /// The key of all hashes.
@@ -52,24 +52,24 @@ impl Image {
         let name = path(origin);
         match name.is_empty() {
             true => self.root.zone.as_ref(),
-            false => self.signpost(self.key.hash_of(&name), &name)?.zone.as_ref(),
+            false => self.entry(self.key.hash_of(&name), &name)?.zone.as_ref(),
         }
     }
 
     /// All zones.
     pub fn zones(&self) -> impl Iterator<Item = &Arc<Zone>> {
-        let others = self.signposts.0.iter().flat_map(|bucket| bucket.iter());
-        std::iter::once(&self.root).chain(others).filter_map(|signpost| signpost.zone.as_ref())
+        let others = self.entries.0.iter().flat_map(|bucket| bucket.iter());
+        std::iter::once(&self.root).chain(others).filter_map(|entry| entry.zone.as_ref())
     }
 
     /// Adds a zone, or replaces the one with its origin.
     pub fn put_zone(&mut self, zone: Arc<Zone>) {
         let name = path(zone.origin());
         let known = self.zone(zone.origin()).is_some();
-        self.edit(&name, |signpost| signpost.zone = Some(zone));
+        self.edit(&name, |entry| entry.zone = Some(zone));
         if !known {
-            self.redraw();
-            self.edit_above(&name, |signpost| signpost.below += 1);
+            self.bump_generation();
+            self.edit_above(&name, |entry| entry.below += 1);
         }
     }
 
@@ -77,25 +77,25 @@ impl Image {
     pub fn remove_zone(&mut self, origin: Name<'_>) {
         let name = path(origin);
         if self.zone(origin).is_some() {
-            self.redraw();
-            self.edit(&name, |signpost| signpost.zone = None);
-            self.edit_above(&name, |signpost| signpost.below -= 1);
+            self.bump_generation();
+            self.edit(&name, |entry| entry.zone = None);
+            self.edit_above(&name, |entry| entry.below -= 1);
         }
     }
 
-    fn redraw(&mut self) {
+    fn bump_generation(&mut self) {
         self.map = self.map.checked_add(1).unwrap_or(1);
     }
 
     /// Replaces the zones from hosts files; the first has priority.
     pub fn set_hosts(&mut self, hosts: Vec<Arc<Zone>>) {
         self.hosts = hosts.into();
-        self.redraw();
+        self.bump_generation();
     }
 
-    fn signpost(&self, hash: u64, name: &[u8]) -> Option<&NameEntry> {
-        let bucket = self.signposts.get(hash)?;
-        bucket.iter().find(|signpost| signpost.hash == hash && *signpost.name == *name)
+    fn entry(&self, hash: u64, name: &[u8]) -> Option<&NameEntry> {
+        let bucket = self.entries.get(hash)?;
+        bucket.iter().find(|entry| entry.hash == hash && *entry.name == *name)
     }
 
     fn edit_above(&mut self, name: &[u8], edit: impl Fn(&mut NameEntry)) {
@@ -111,8 +111,8 @@ impl Image {
             return edit(&mut self.root);
         }
         let hash = self.key.hash_of(name);
-        let index = self.signposts.index(hash);
-        let mut bucket = self.signposts.0.get(index).cloned().unwrap_or_default();
+        let index = self.entries.index(hash);
+        let mut bucket = self.entries.0.get(index).cloned().unwrap_or_default();
         let posts = Arc::make_mut(&mut bucket);
         let at = posts.iter().position(|post| post.hash == hash && *post.name == *name);
         let at = at.unwrap_or_else(|| {
@@ -125,21 +125,21 @@ impl Image {
             posts.swap_remove(at);
             self.len -= 1;
         }
-        self.signposts.0.set(index, bucket);
-        if self.len > self.signposts.0.len() * BUCKET_SIGNPOSTS {
+        self.entries.0.set(index, bucket);
+        if self.len > self.entries.0.len() * ENTRIES_PER_BUCKET {
             self.grow();
         }
     }
 
     fn grow(&mut self) {
-        let index = self.signposts.next_split();
-        let full = self.signposts.0.get(index).cloned().unwrap_or_default();
-        self.signposts.0.push(Bucket::default());
-        let last = self.signposts.0.len() - 1;
+        let index = self.entries.next_split();
+        let full = self.entries.0.get(index).cloned().unwrap_or_default();
+        self.entries.0.push(Bucket::default());
+        let last = self.entries.0.len() - 1;
         let (stay, go) =
-            full.iter().cloned().partition(|post| self.signposts.index(post.hash) == index);
-        self.signposts.0.set(index, Arc::new(stay));
-        self.signposts.0.set(last, Arc::new(go));
+            full.iter().cloned().partition(|post| self.entries.index(post.hash) == index);
+        self.entries.0.set(index, Arc::new(stay));
+        self.entries.0.set(last, Arc::new(go));
     }
 }
 
@@ -172,8 +172,8 @@ impl ZoneTable for Image {
         if view != View::DEFAULT {
             return None;
         }
-        let signpost = if name.is_empty() { &self.root } else { self.signpost(hash, name)? };
-        let zone = signpost.zone.as_deref().map(|zone| zone as &dyn image::Zone);
-        Some(LabelStep { zone, has_below: signpost.below > 0 })
+        let entry = if name.is_empty() { &self.root } else { self.entry(hash, name)? };
+        let zone = entry.zone.as_deref().map(|zone| zone as &dyn image::Zone);
+        Some(LabelStep { zone, has_below: entry.below > 0 })
     }
 }

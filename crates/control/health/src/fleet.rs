@@ -7,7 +7,7 @@ mod finding;
 mod silence;
 
 pub use finding::Finding;
-use finding::said;
+use finding::reported_state;
 
 use crate::fleet::silence::Silence;
 use crate::limits::FINDINGS_MAX;
@@ -94,7 +94,7 @@ pub fn verdict<'a>(findings: impl Iterator<Item = &'a TargetState> + Clone) -> O
     Some(verdict)
 }
 
-/// Who said something, and of what.
+/// The server that reported something, and of what.
 pub type FindingKey = (Arc<str>, HealthTarget);
 
 /// What changed since the last look.
@@ -119,7 +119,7 @@ pub struct SilenceTiming {
 #[derive(Default)]
 struct Inner {
     vantages: Arc<[Vantage]>,
-    /// What each server said last, also in an earlier epoch.
+    /// What each server reported last, also in an earlier epoch.
     findings: HashMap<HealthTarget, BTreeMap<Arc<str>, Finding>>,
     /// Their number.
     count: usize,
@@ -142,14 +142,14 @@ pub struct FleetStates {
     /// Wakes the prober.
     changed: Notify,
     /// Wakes the task.
-    said: Notify,
+    reported: Notify,
 }
 
 impl FleetStates {
     /// Those of the server of this name. Nothing is known yet.
     pub fn new(name: &str) -> Arc<Self> {
-        let (changed, said) = (Notify::new(), Notify::new());
-        Arc::new(Self { name: name.into(), inner: Mutex::default(), changed, said })
+        let (changed, reported) = (Notify::new(), Notify::new());
+        Arc::new(Self { name: name.into(), inner: Mutex::default(), changed, reported })
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -180,7 +180,7 @@ impl FleetStates {
                 inner.ingest(&self.name, &target, Some(Finding { state, epoch }));
                 inner.unwritten.insert(target);
             }
-            self.said.notify_one();
+            self.reported.notify_one();
         }
         self.changed.notify_one();
     }
@@ -275,7 +275,7 @@ impl FleetStates {
                 Some(_) => drop(inner.unwritten.remove(target)),
                 None => drop(inner.unwritten.insert(target.clone())),
             }
-            self.said.notify_one();
+            self.reported.notify_one();
             return true;
         }
         let is_taken = inner.ingest(server, target, finding);
@@ -283,7 +283,7 @@ impl FleetStates {
         is_taken
     }
 
-    /// Forgets everything that was said and is not in `known`.
+    /// Forgets everything that was reported and is not in `known`.
     pub fn retain(&self, known: &HashSet<FindingKey>) {
         let gone = self.keys(|key| !known.contains(key));
         for (server, target) in &gone {
@@ -311,7 +311,7 @@ impl FleetStates {
             if !self.inner().unwritten.is_empty() {
                 return;
             }
-            self.said.notified().await;
+            self.reported.notified().await;
         }
     }
 
@@ -320,18 +320,18 @@ impl FleetStates {
     pub fn take_pending(&self, count: usize) -> Vec<(HealthTarget, Option<TargetState>)> {
         let mut inner = self.inner();
         let some: Vec<_> = inner.unwritten.iter().take(count).cloned().collect();
-        let said = some.into_iter().map(|target| {
+        let reported = some.into_iter().map(|target| {
             inner.unwritten.remove(&target);
             let state = inner.own.get(&target).cloned();
             (target, state)
         });
-        said.collect()
+        reported.collect()
     }
 
     /// What was taken could not be written.
-    pub fn put_back(&self, said: Vec<(HealthTarget, Option<TargetState>)>) {
-        self.inner().unwritten.extend(said.into_iter().map(|(target, _)| target));
-        self.said.notify_one();
+    pub fn put_back(&self, reported: Vec<(HealthTarget, Option<TargetState>)>) {
+        self.inner().unwritten.extend(reported.into_iter().map(|(target, _)| target));
+        self.reported.notify_one();
     }
 
     /// Everything that this server says is to be written, unless it is taken in as it is.
@@ -339,10 +339,10 @@ impl FleetStates {
         let mut inner = self.inner();
         let all: Vec<_> = inner.own.keys().cloned().collect();
         inner.unwritten.extend(all);
-        self.said.notify_one();
+        self.reported.notify_one();
     }
 
-    /// What no server stands behind any more: of servers that `is_gone`, and what this one said in
+    /// What no server reports any more: of servers that `is_gone`, and what this one reported in
     /// an earlier epoch.
     pub fn expired(&self, is_gone: impl Fn(&str) -> bool) -> Vec<FindingKey> {
         let own: HashSet<_> = self.inner().own.keys().cloned().collect();
@@ -389,7 +389,8 @@ impl FleetStates {
     /// This server says this of a target; `None`: nothing any more.
     pub fn say(&self, target: &HealthTarget, state: Option<&TargetState>) {
         let mut inner = self.inner();
-        let state = state.map(|state| said(state.state, state.ever_up, state.since, &state.reason));
+        let state = state
+            .map(|state| reported_state(state.state, state.ever_up, state.since, &state.reason));
         // Transitions are written, not reasons of single probes.
         let what = |state: &TargetState| (state.state, state.since, state.ever_up);
         if inner.own.get(target).map(what) == state.as_ref().map(what) {
@@ -404,7 +405,7 @@ impl FleetStates {
             None => drop(inner.own.remove(target)),
         }
         inner.unwritten.insert(target.clone());
-        self.said.notify_one();
+        self.reported.notify_one();
         self.changed.notify_one();
     }
 }

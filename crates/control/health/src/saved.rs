@@ -94,7 +94,7 @@ pub fn endpoints_in(folder: Option<&Path>) -> Arc<FileDocuments> {
     let before = folder.filter(|_| !documents.exists()).map(load);
     for (key, before) in before.and_then(Result::ok).into_iter().flat_map(|all| all.overrides) {
         if let Err(why) = operator::set(&documents, &key, Some(&before)) {
-            tracing::error!(address = %key.address, "its state is not taken over: {why:?}");
+            tracing::error!(address = %key.address, "its state is not migrated: {why:?}");
         }
     }
     Arc::new(documents)

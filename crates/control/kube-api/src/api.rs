@@ -52,7 +52,7 @@ impl Api {
     /// # Errors
     /// There is none, or the config cannot be used.
     pub async fn connect(kubeconfig: Option<&Path>) -> Result<Self, String> {
-        const NONE: &str = "no API server is known: this is no Pod, and there is neither \
+        const NONE: &str = "no API server is known: not running in a Pod, and there is neither \
                             KUBECONFIG nor ~/.kube/config; name --kubeconfig FILE";
         let file = kubeconfig.map(Path::to_owned);
         let connection = match file {

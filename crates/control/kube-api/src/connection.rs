@@ -140,8 +140,9 @@ impl Connection {
 }
 
 fn in_pod() -> Result<(Config, Vec<Stamp>), String> {
-    let config = Config::incluster()
-        .map_err(|error| format!("this is no Pod with a service account ({})", causes(&error)))?;
+    let config = Config::incluster().map_err(|error| {
+        format!("not running in a Pod with a service account ({})", causes(&error))
+    })?;
     let ca = config.root_cert_file.as_deref().map(Path::new).map(Stamp::of);
     Ok((config, ca.into_iter().collect()))
 }

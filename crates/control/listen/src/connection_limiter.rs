@@ -9,11 +9,11 @@ use std::task::{Poll, Waker};
 /// The maximum numbers of connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// From clients that may make requests.
+    /// Connections of clients that may make requests.
     pub all: usize,
     /// Of these, from one IPv4 address or one IPv6 /64.
     pub of_client: usize,
-    /// From clients that may not, to receive an error response.
+    /// Connections of clients that may not, to receive an error response.
     pub denied: usize,
 }
 

@@ -256,7 +256,7 @@ fn streams(out: &mut Exposition, status: &Status) {
 /// Cache misses passed between threads.
 fn homes(out: &mut Exposition, homes: &ShardStatus) {
     let help = "Cache misses passed to the thread that owns the name, by result.";
-    let mut family = out.family("dunlin_cache_homes", Counter, help);
+    let mut family = out.family("dunlin_cache_shard_lookups", Counter, help);
     family.sample(&[("result", "answered")], homes.answered);
     for (why, count) in homes.alone() {
         family.sample(&[("result", why)], count);

@@ -252,7 +252,7 @@ fn wait(fd: BorrowedFd<'_>, events: PollFlags, until: Instant) -> bool {
 }
 
 fn out_of_turn() -> io::Error {
-    io::Error::new(ErrorKind::InvalidData, "the reader spoke out of turn")
+    io::Error::new(ErrorKind::InvalidData, "unexpected frame from the dnstap reader")
 }
 
 /// A control frame: a data length of 0, then its own length, type and field.

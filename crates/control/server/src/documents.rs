@@ -68,7 +68,7 @@ impl Documents {
         }
         checks.start();
         endpoints.start();
-        tell_unused(folder);
+        warn_unused(folder);
         let shared = vec![Arc::clone(&tokens), Arc::clone(&checks), Arc::clone(&endpoints)];
         let credentials = Arc::new(Credentials::new(tokens));
         let states = Some(EtcdStates::start(&link, folder));
@@ -120,7 +120,7 @@ fn faulty(name: &str, set: &dyn DocumentSet) -> Option<DocumentsStatus> {
 }
 
 /// Logs that the files from before the fleet are not used.
-fn tell_unused(folder: &Path) {
+fn warn_unused(folder: &Path) {
     for file in [CREDENTIALS, "health.checks", "health.endpoints"] {
         let file = folder.join(file);
         if file.exists() {

@@ -17,7 +17,7 @@ pub const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a handler may take to decide a message that the data plane passed on: less than the
 /// data plane keeps a connection for it.
 pub const CONTROL_TIME_MAX: Duration = Duration::from_secs(4);
-/// How long a zone of which a NOTIFY told waits until it looks at its file for another one.
+/// How long after a NOTIFY made a zone read its file the next one can.
 pub const NOTIFY_PAUSE: Duration = Duration::from_secs(1);
 /// Removed zones that the reason names why a reload is held.
 pub const REMOVED_SHOWN_MAX: usize = 5;

@@ -339,7 +339,7 @@ impl Worker {
             }
             // Streams that were ended.
             while tasks.try_join_next().is_some() {}
-            self.tell_readiness();
+            self.update_readiness();
             // Others get them once the server that writes has listed them.
             if std::mem::take(&mut self.cluster.needs_slices) && watches {
                 tracing::info!("a service needs endpoints that were not kept: they are listed");

@@ -58,7 +58,7 @@ impl Shared {
 
     /// What etcd has with this head is not taken.
     pub fn holds(&self, head: Head, why: String) {
-        self.report.breaks(&why);
+        self.report.report_fault(&why);
         self.state().held = Some((head, why));
     }
 

@@ -316,7 +316,7 @@ impl Exchange {
                 Ok(None)
             }
             Err(RequestError::NoSpace(why)) => {
-                report.breaks(&why);
+                report.report_fault(&why);
                 Ok(Some(Instant::now() + NO_SPACE_PAUSE))
             }
             Err(error) => Err(error),

@@ -296,14 +296,14 @@ pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result
              were changed by hand. If they are right, run `dunlin fleet adopt`",
             head.revision
         );
-        shared.report.breaks(&why);
+        shared.report.report_fault(&why);
         return Err(StoreError::Unreachable(why));
     }
     let list = (&*file, head.revision, shared.form());
     unreadable::keep_copies(list, keys, &origin.unreadable, &*replica.reader())?;
     let (revision, last) = (head.revision, origin.commit());
     replica.replace(&file, origin).inspect_err(|why| {
-        shared.report.breaks(&format!("what was read from etcd cannot be stored: {why}"));
+        shared.report.report_fault(&format!("what was read from etcd cannot be stored: {why}"));
     })?;
     replica.find_incomplete(keys)?;
     shared.ends_with(revision, last);

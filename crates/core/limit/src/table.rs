@@ -76,11 +76,11 @@ impl<'m> RateTable<'m> {
         Self { sets, key }
     }
 
-    /// The account of client `who` for purpose `what`.
+    /// The account of a client for one limit.
     #[inline]
-    pub fn account(&self, who: u64, what: u64) -> ClientAccount<'m> {
+    pub fn account(&self, client: u64, limit: u64) -> ClientAccount<'m> {
         let [k0, k1, k2, k3] = self.key.0;
-        let sum = u128::from(who.wrapping_add(k0)) * u128::from(what.wrapping_add(k1));
+        let sum = u128::from(client.wrapping_add(k0)) * u128::from(limit.wrapping_add(k1));
         let folded = u128::from(sum as u64 ^ k2) * u128::from((sum >> 64) as u64 ^ k3);
         let hash = folded as u64 ^ (folded >> 64) as u64;
         // The upper bits choose the set, the lower ones are the tag.

@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_for_a_ring_is_not_told() {
+    fn oversized_message_is_dropped() {
         let mut all = peer_shards(2, 0).unwrap();
         let (query_id, life) = (QueryId::from_bits(1), AnswerLifetime { made: 1, ttl: 1 });
         let long = vec![0; all[0].len_max + 1];

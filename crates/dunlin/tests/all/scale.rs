@@ -212,7 +212,7 @@ fn without_a_cluster_the_error_says_what_was_looked_for() {
     command.env_remove("KUBECONFIG").env_remove("KUBERNETES_SERVICE_HOST");
     let output = command.output().expect("it runs");
     assert_eq!(output.status.code(), Some(1));
-    let expected = "dunlin: no API server is known: this is no Pod, and there is neither \
+    let expected = "dunlin: no API server is known: not running in a Pod, and there is neither \
                     KUBECONFIG nor ~/.kube/config; name --kubeconfig FILE\n";
     assert_eq!(stderr(&output), expected);
 }

@@ -1,4 +1,4 @@
-//! What is to be, what is, and the steps between.
+//! Compares the wanted CPU sets with the kernel's, and applies the difference.
 use crate::Failure;
 use crate::events::{Event, Summary};
 use crate::groups::{CONTROL, CPUS, EFFECTIVE, Groups, QUOTA, ancestors, join};
@@ -49,8 +49,8 @@ struct Want<'a> {
 }
 
 impl<G: Groups> Manager<G> {
-    /// Begins with the state of a file, if there is one for this machine. One that cannot be used
-    /// is moved aside and told: it is no reason not to start.
+    /// Begins with the state of a file, if there is one for this machine. An unusable state file is
+    /// renamed and reported; the manager starts without it.
     ///
     /// # Errors
     /// A state that cannot be used cannot be moved aside.

@@ -1,7 +1,7 @@
 //! Partitions of the kernel: the CPUs of one are taken away from all other groups, also from those
 //! that come while no manager runs, and from the processes in the root group.
 //!
-//! Linux has had them below groups that are none since 6.7 (`cpuset.cpus.exclusive`). Without them
+//! Since Linux 6.7 a partition's parent need not be a partition (`cpuset.cpus.exclusive`). Before,
 //! sets alone keep others off, and a group that comes is kept off by the next pass.
 use crate::Failure;
 use crate::groups::{EXCLUSIVE, Groups, PARTITION, ancestors};
@@ -51,7 +51,7 @@ impl<G: Groups> Manager<G> {
             files.extend(above.map(|above| (above.to_owned(), EXCLUSIVE)));
         }
         for (path, file) in files {
-            // One that is there is this manager's, of before it forgot.
+            // An existing partition was made by an earlier run whose state was lost.
             let text = if file == PARTITION { MEMBER } else { "" };
             let found = self.state.found.entry(path).or_default();
             found.entry(file.to_owned()).or_insert_with(|| text.to_owned());

@@ -70,7 +70,7 @@ pub fn undo(command: &Uninstall) -> Result<ExitCode, Box<dyn Error>> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A manager at work.
+/// The manager's loop.
 struct Node<'a> {
     command: &'a Manage,
     rules: Rules,
@@ -92,7 +92,9 @@ impl Node<'_> {
         self.changed = changed;
         match load_rules(self.command) {
             Ok(rules) => self.rules = rules,
-            Err(error) => drop(self.log.failure(&format!("{error}; the rules of before hold"))?),
+            Err(error) => {
+                self.log.failure(&format!("{error}; the previous rules stay in effect"))?;
+            }
         }
         Ok(())
     }

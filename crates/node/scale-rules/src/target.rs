@@ -87,7 +87,7 @@ fn parse_one(text: &str, dialect: Dialect) -> Result<Target, String> {
     };
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     if name.is_empty() || name.len() > 253 || !name.bytes().all(is_name) {
-        return Err(format!("\"{text}\": {name:?} is no name of an object; {expected}"));
+        return Err(format!("\"{text}\": {name:?} is not a valid object name; {expected}"));
     }
     Ok(Target { kind, name: name.to_owned() })
 }

@@ -53,9 +53,9 @@ fn an_echo_is_a_model_or_an_address() {
     let beside = |word: &str| {
         parse(&format!("--pattern a --against-echo {word}")).map(|l| l.judged.against_echo)
     };
-    assert_eq!(beside("recvmmsg"), Ok(Some(Beside::Started(Model::Recvmmsg))));
+    assert_eq!(beside("recvmmsg"), Ok(Some(Reference::Started(Model::Recvmmsg))));
     let address = "192.0.2.1:5353".parse().unwrap();
-    assert_eq!(beside("192.0.2.1:5353"), Ok(Some(Beside::At(address))));
+    assert_eq!(beside("192.0.2.1:5353"), Ok(Some(Reference::At(address))));
     let wrong = beside("192.0.2.1").unwrap_err();
     assert!(wrong.contains("with its port, or a model: blocking, spin"), "{wrong}");
 }

@@ -59,8 +59,8 @@ impl From<Ports> for Outgoing {
     }
 }
 
-/// The resolvers' world: an authoritative server for all names, at another core.
-struct World {
+/// The resolvers' testbed: an authoritative server for all names, at another core.
+struct Testbed {
     hosts: Hosts,
     folder: PathBuf,
     zone: Zone,
@@ -82,7 +82,7 @@ pub fn run(study: &mut Reproduction<'_>) -> Result<(), String> {
          server that reaches one answers SERVFAIL, which counts as wrong, or drops the query"
             .into(),
     );
-    let world = World::new(study)?;
+    let world = Testbed::new(study)?;
     for (key, what, is_unique) in
         [("hits-cores", "100 % hits", false), ("unique-cores", "unique names", true)]
     {
@@ -115,7 +115,7 @@ fn core_counts(cpus: &CpuList) -> Vec<CpuList> {
 }
 
 /// The path to the authoritative server: the kernel's netem is missing on many machines.
-fn delays(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> {
+fn delays(study: &mut Reproduction<'_>, world: &Testbed) -> Result<(), String> {
     let all = study.server_cpus()?;
     let (delay, limit) = (Duration::from_millis(10), 100_000_000);
     for (key, title, delay, bits_per_second) in [
@@ -146,7 +146,7 @@ fn delays(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> {
     Ok(())
 }
 
-fn source_ports(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> {
+fn source_ports(study: &mut Reproduction<'_>, world: &Testbed) -> Result<(), String> {
     let all = study.server_cpus()?;
     let original = "9.5.0 with the pool on 8 cores: 5,646; without 9,888";
     for (key, title, name, ports) in [
@@ -168,7 +168,7 @@ fn source_ports(study: &mut Reproduction<'_>, world: &World) -> Result<(), Strin
 }
 
 /// A process pinned to each core, all asked at once: on two addresses with two ports each.
-fn processes(study: &mut Reproduction<'_>, world: &World) -> Result<(), String> {
+fn processes(study: &mut Reproduction<'_>, world: &Testbed) -> Result<(), String> {
     let own = study.server_cpus()?;
     let cpus: Vec<usize> = own.as_slice().iter().copied().take(PROCESSES).collect();
     for (key, what, original, is_unique) in [
@@ -233,7 +233,7 @@ fn at_once(loads: &[Options]) -> Result<Vec<RunRecord>, String> {
     })
 }
 
-impl World {
+impl Testbed {
     fn new(study: &mut Reproduction<'_>) -> Result<Self, String> {
         let hosts = study.hosts()?;
         let folder = study.bench.folder.0.clone();

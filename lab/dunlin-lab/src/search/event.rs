@@ -82,7 +82,7 @@ fn has_address(reply: &[u8], address: Ipv4Addr) -> bool {
 }
 
 /// When the command began, how long it took, and the time to the first right answer.
-struct Happened {
+struct CommandRun {
     at_s: f64,
     took: Duration,
     staleness: Option<Duration>,
@@ -106,7 +106,7 @@ pub fn run(
     let options = Options { interval_ns, ..at_rate(load, rate, length_ns, 0) };
     let mut intervals = Vec::new();
     let over = &AtomicBool::new(false);
-    let (report, happened) = std::thread::scope(|scope| {
+    let (report, command_run) = std::thread::scope(|scope| {
         let happen = scope.spawn(|| happen(words, watch, load, over));
         let report = lab_load::run(&options, stop, &mut |snapshot: &Snapshot| {
             let counts = &snapshot.counts;
@@ -120,7 +120,7 @@ pub fn run(
         (report, happen.join().unwrap_or_else(|_| Err("the event panicked".into())))
     });
     report?;
-    let Happened { at_s, took, staleness } = happened?;
+    let CommandRun { at_s, took, staleness } = command_run?;
     let seconds = (BEFORE + AFTER).as_secs_f64();
     Ok(EventRecord {
         name: event.name(),
@@ -142,7 +142,7 @@ fn happen(
     watch: Option<&Watch>,
     load: &Options,
     over: &AtomicBool,
-) -> Result<Happened, String> {
+) -> Result<CommandRun, String> {
     let start = Instant::now();
     sleep(BEFORE);
     let watch = watch.map(|watch| match watch.ask(load) {
@@ -176,7 +176,7 @@ fn happen(
     }
     let status = child.wait().map_err(|error| error.to_string())?;
     match status.success() {
-        true => Ok(Happened { at_s, took: took.unwrap_or_else(|| begun.elapsed()), staleness }),
+        true => Ok(CommandRun { at_s, took: took.unwrap_or_else(|| begun.elapsed()), staleness }),
         false => Err(format!("--event-command `{words}`: {status}")),
     }
 }

@@ -377,7 +377,7 @@ pub struct SetSet {
     /// Answer by this policy: `all`, or `failover` by the tiers of the members.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Answer at most this many addresses.
+    /// Limit each answer to this many addresses.
     #[arg(long, value_name = "NUMBER")]
     pub max: Option<u16>,
     /// With fewer addresses up than this number or share (`50%`), answer others, too.
@@ -390,7 +390,7 @@ pub struct SetSet {
     /// Those without this option have tier 0. It implies `--policy failover`.
     #[arg(long, value_name = "TIER=ADDRESS", value_parser = read_tier)]
     pub tier: Vec<(u8, String)>,
-    /// Note this of the record set: up to 255 bytes.
+    /// Attach a comment to the record set: up to 255 bytes.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
     #[command(flatten)]

@@ -66,14 +66,22 @@ impl Finding {
             .filter(|state| *state != ProbeState::Unknown)
             .ok_or_else(|| format!("{:?} is neither \"up\" nor \"down\"", json.state))?;
         let since = Duration::from_millis(json.since);
-        Ok(Self { state: said(state, json.ever_up, since, &json.reason), epoch: json.epoch })
+        Ok(Self {
+            state: reported_state(state, json.ever_up, since, &json.reason),
+            epoch: json.epoch,
+        })
     }
 }
 
-/// A state as a server says it: with whole milliseconds, and without what only the server needs.
-pub(super) fn said(state: ProbeState, ever_up: bool, since: Duration, reason: &str) -> TargetState {
+/// A state as a server reports it: with whole milliseconds, and without what only the server needs.
+pub(super) fn reported_state(
+    state: ProbeState,
+    ever_up: bool,
+    since: Duration,
+    reason: &str,
+) -> TargetState {
     let since = Duration::from_millis(since.as_millis() as u64);
-    let mut said = TargetState::saved(state, ever_up, since);
-    said.take_reason(reason);
-    said
+    let mut reported = TargetState::saved(state, ever_up, since);
+    reported.take_reason(reason);
+    reported
 }

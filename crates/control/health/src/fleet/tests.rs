@@ -14,11 +14,11 @@ fn names(target: &HealthTarget, vantages: &[Vantage], count: usize) -> Vec<Strin
 
 fn state(word: &str, since: u64) -> TargetState {
     let state = ProbeState::from_word(word).expect("a state");
-    said(state, state == ProbeState::Up, Duration::from_secs(since), "")
+    reported_state(state, state == ProbeState::Up, Duration::from_secs(since), "")
 }
 
 fn down(reason: &str) -> TargetState {
-    said(ProbeState::Down, true, Duration::from_secs(9), reason)
+    reported_state(ProbeState::Down, true, Duration::from_secs(9), reason)
 }
 
 #[test]
@@ -102,27 +102,27 @@ fn what_a_server_says_counts_at_once_and_is_written_until_it_is_there() {
     states.put_back(written);
     assert_eq!(states.take_pending(10).len(), 1);
 
-    // What comes back from etcd is what was said, or is written again.
-    let said = |word, epoch| Some(Finding { state: state(word, 5), epoch });
-    states.ingest("own", &target(1), said("up", 1));
+    // What comes back from etcd is what was reported, or is written again.
+    let reported = |word, epoch| Some(Finding { state: state(word, 5), epoch });
+    states.ingest("own", &target(1), reported("up", 1));
     assert!(states.take_pending(10).is_empty());
-    states.ingest("own", &target(1), said("down", 1));
+    states.ingest("own", &target(1), reported("down", 1));
     assert_eq!(states.findings(&target(1), &all), [("own".into(), state("up", 5))]);
     assert_eq!(states.take_pending(10).len(), 1);
     states.ingest("own", &target(1), None);
     assert_eq!(states.take_pending(10).len(), 1);
 
-    // In a new epoch, all is said again.
+    // In a new epoch, all is reported again.
     states.set_vantages(own(2));
     assert_eq!(states.take_pending(10).len(), 1);
-    states.say(&target(1), Some(&said_again()));
+    states.say(&target(1), Some(&reported_again()));
     assert!(states.take_pending(10).is_empty(), "another reason is no transition");
     states.say(&target(1), None);
     assert_eq!(states.take_pending(10), [(target(1), None)]);
 }
 
-fn said_again() -> TargetState {
-    said(ProbeState::Up, true, Duration::from_secs(5), "slow")
+fn reported_again() -> TargetState {
+    reported_state(ProbeState::Up, true, Duration::from_secs(5), "slow")
 }
 
 #[test]

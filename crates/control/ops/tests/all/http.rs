@@ -51,7 +51,7 @@ fn results_of_shared_cache_misses_are_reported() {
     let (_, text) = server.get("/metrics", "");
     assert!(text.contains("\ndunlin_clients_crowded_total 5\n"), "{text}");
     for (result, count) in [("answered", 4), ("full", 3), ("late", 2), ("refused", 1)] {
-        let line = format!("\ndunlin_cache_homes_total{{result=\"{result}\"}} {count}\n");
+        let line = format!("\ndunlin_cache_shard_lookups_total{{result=\"{result}\"}} {count}\n");
         assert!(text.contains(&line), "{line} in {text}");
     }
 }

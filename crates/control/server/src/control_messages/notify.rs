@@ -1,5 +1,5 @@
-//! NOTIFY (RFC 1996): a zone of which another server tells that it has changed looks at its file,
-//! at most once in [`NOTIFY_PAUSE`]. The data plane has checked the client and the zone.
+//! NOTIFY (RFC 1996): the file of a zone that has changed on another server is read again, at most
+//! once in [`NOTIFY_PAUSE`]. The data plane has checked the client and the zone.
 use super::{Deciding, Decision, MessageHandler, ReceivedMessage};
 use crate::limits::NOTIFY_PAUSE;
 use crate::server::{Server, lock};

@@ -233,7 +233,7 @@ impl Worker {
     }
 
     /// Says whether this server knows all objects, so that it may write them.
-    pub(super) fn tell_readiness(&self) {
+    pub(super) fn update_readiness(&self) {
         let Some(map) = &self.map else { return };
         let mut wanted = self.streams.iter().filter(|stream| stream.is_wanted);
         let is_ready = wanted.all(|stream| stream.is_listed && stream.is_open);

@@ -81,7 +81,7 @@ impl LinkReport {
     }
 
     /// Keys are not followed. Returns whether this is a cause that was not reported yet.
-    pub fn breaks(&self, why: &str) -> bool {
+    pub fn report_fault(&self, why: &str) -> bool {
         let is_new = self.logged().is_new(why);
         if let Some(lost) = self.lost.as_ref().filter(|_| is_new) {
             tracing::error!("{lost}: {why}");
@@ -97,7 +97,7 @@ impl LinkReport {
         let has_followed = self.state() == LinkState::Following;
         let is_fault = is_unusable || is_lasting || (is_awaited && !has_followed);
         match is_fault {
-            true => self.breaks(error.why()),
+            true => self.report_fault(error.why()),
             // The next member may serve.
             false => {
                 if has_followed {

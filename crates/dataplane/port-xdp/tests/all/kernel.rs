@@ -382,7 +382,7 @@ fn an_interface_that_goes_leaves_a_quiet_port() {
 }
 
 #[test]
-fn who_comes_second_is_told_that_something_is_attached() {
+fn second_attach_is_refused() {
     if !is_root() {
         return;
     }

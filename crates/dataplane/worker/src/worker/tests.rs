@@ -212,7 +212,7 @@ fn patient_worker(stop: &StopHook) -> (Worker<Loopback, DeferringApp>, OwnedFd) 
 }
 
 #[test]
-fn a_reply_that_is_put_off_leaves_where_its_question_came() {
+fn deferred_reply_uses_the_ingress_port() {
     let (mut worker, waker) = patient_worker(&StopHook::new().unwrap());
     assert!(worker.turn().unwrap().is_continue());
     let totals = WorkerTotals::sum([&worker.counters()]);

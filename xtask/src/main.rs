@@ -5,6 +5,7 @@ mod absent;
 mod campaigns;
 mod circles;
 mod commands;
+mod commits;
 mod crates;
 mod demo;
 #[cfg(test)]
@@ -35,6 +36,7 @@ cargo xtask promises     whether every test that SPECIFICATION.md names exists
 cargo xtask absent       whether each `not yet` of a page names what is pending
 cargo xtask figures      whether the figures of each make target stand on one page
 cargo xtask commands     whether every make target and test binary that a page runs exists
+cargo xtask commits      whether long commits say why, and none is too long
 cargo xtask words        words that are not used any more; with --write, writes how many are left
 cargo xtask test quick [FOLDER]   builds and runs every test that needs no Go build and no minutes
 cargo xtask test cluster [FOLDER] the same with the tests marked cluster and slow
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         ["style"] => tell(&style::violations(&root())),
         ["circles"] => tell(&circles::violations()),
         ["campaigns"] => tell(&campaigns::violations(&root())),
+        ["commits"] => tell(&commits::violations(&root())),
         ["links"] => tell(&links::violations(&root())),
         ["promises"] => tell(&promises::violations(&root())),
         ["absent"] => tell(&absent::violations(&root())),

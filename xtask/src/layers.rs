@@ -35,6 +35,7 @@ pub fn violations(crates: &[Crate]) -> Vec<String> {
         check_unsafe(one, &mut wrong);
         check_publishing(one, &mut wrong);
     }
+    check_control_plane(crates, &mut wrong);
     wrong
 }
 
@@ -54,6 +55,51 @@ fn check_direction(one: &Crate, crates: &[Crate], wrong: &mut Vec<String>) {
             wrong.push(format!("{} depends on {}: it has no DNS in it", one.name, other.name));
         }
     }
+}
+
+/// The crates of the control plane depend on each other as `ARCHITECTURE.md` draws it: a helper
+/// that is needed at two places gets a crate for its subject.
+fn check_control_plane(crates: &[Crate], wrong: &mut Vec<String>) {
+    let page = fs::read_to_string(crate::root().join("ARCHITECTURE.md")).unwrap_or_default();
+    let drawn = page.split(CONTROL_PLANE_HEADING).nth(1).unwrap_or_default();
+    let drawn: Vec<&str> = drawn.split("```").nth(1).unwrap_or_default().lines().skip(1).collect();
+    let found = control_plane(crates);
+    for line in found.iter().filter(|line| !drawn.contains(&line.as_str())) {
+        wrong.push(format!("ARCHITECTURE.md does not draw: {line}"));
+    }
+    for line in drawn.iter().filter(|line| !found.iter().any(|found| found == *line)) {
+        wrong.push(format!("ARCHITECTURE.md draws what is not there: {line}"));
+    }
+}
+
+const CONTROL_PLANE_HEADING: &str = "### The crates of the control plane";
+
+/// A line for each crate of the control plane: its name, and those of this layer that it depends
+/// on. One that depends on no crate of the lines after it comes first.
+fn control_plane(crates: &[Crate]) -> Vec<String> {
+    let is_control =
+        |name: &str| crates.iter().any(|one| one.name == name && one.layer == Layer::Control);
+    let mut left: Vec<(&str, Vec<&str>)> = crates
+        .iter()
+        .filter(|one| one.layer == Layer::Control)
+        .map(|one| {
+            let below = one.dependencies.iter().map(String::as_str);
+            (one.name.as_str(), below.filter(|name| is_control(name)).collect())
+        })
+        .collect();
+    let mut lines: Vec<String> = Vec::new();
+    let mut done: Vec<&str> = Vec::new();
+    while !left.is_empty() {
+        // Cargo refuses circles, so there is one.
+        let is_free = |(_, below): &(&str, Vec<&str>)| below.iter().all(|name| done.contains(name));
+        let (free, others): (Vec<_>, Vec<_>) = left.into_iter().partition(is_free);
+        for (name, below) in &free {
+            lines.push(format!("{name:<15} {}", below.join(" ")).trim_end().to_owned());
+        }
+        done.extend(free.iter().map(|(name, _)| *name));
+        left = others;
+    }
+    lines
 }
 
 /// Libraries stay in the layers that may have them (I1, I8).

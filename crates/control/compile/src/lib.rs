@@ -27,7 +27,7 @@ pub use dname::HiddenName;
 pub use index::Image;
 pub use lint::Finding;
 pub use loader::Loader;
-pub use names::{Names, sort_key};
+pub use names::Names;
 pub use ordered::OrderedLoader;
 pub use problem::ZoneProblem;
 pub use walk::{RecordWalk, WalkedRecord};

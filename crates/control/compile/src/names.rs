@@ -277,7 +277,7 @@ impl Names {
         for leaf in self.leaves.0.iter() {
             for node in Leaf::new(leaf).nodes() {
                 let at = keys.len();
-                sort_key(&mut keys, node.name());
+                model::sort_key(&mut keys, node.name());
                 let hash = self.key.hash_of(node.name());
                 let place = (at << 16 | (keys.len() - at)) as u64;
                 items.push((place, reference(hash, node.ordinal())));
@@ -308,28 +308,6 @@ impl Names {
             names.order.insert(rank, &[reference(self.key.hash_of(name), ordinal)]);
         }
         names.order
-    }
-}
-
-/// Writes bytes that sort as names in canonical order: labels from the right, each with a final 0.
-/// Escapes a 0 or 1 within a label so that it sorts after the end.
-pub fn sort_key(into: &mut Vec<u8>, name: &[u8]) {
-    let mut starts = [0u8; wire::Name::LABELS_MAX];
-    let (mut at, mut labels) = (0, 0);
-    while at < name.len() {
-        starts[labels] = at as u8;
-        labels += 1;
-        at += 1 + usize::from(name[at]);
-    }
-    for start in starts[..labels].iter().rev() {
-        let start = usize::from(*start);
-        for &byte in &name[start + 1..][..name[start].into()] {
-            match byte {
-                0 | 1 => into.extend_from_slice(&[1, byte + 1]),
-                _ => into.push(byte),
-            }
-        }
-        into.push(0);
     }
 }
 

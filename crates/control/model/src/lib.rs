@@ -3,6 +3,7 @@
 
 mod edit;
 mod json;
+mod order;
 mod rules;
 
 pub use edit::{
@@ -13,6 +14,7 @@ pub use json::{
     FailWord, InvalidField, MemberBody, MinUpBody, ValueBody, default_policy, default_view,
     read_data, read_value, read_view, write_value,
 };
+pub use order::sort_key;
 pub use rules::{
     CHECK_NAME_MAX, COMMENT_MAX, Choice, MinUp, Policy, SetRules, TIER_MAX, is_check_name,
     is_control,

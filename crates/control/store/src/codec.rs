@@ -23,7 +23,7 @@ use crate::{
     Action, ChangeKind, Deletion, JournalEntry, Policy, PreparedWrite, RawSet, Revision, SetKey,
     SetValue, StoreError, View, WrittenSet,
 };
-use compile::sort_key;
+use model::sort_key;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
 //! Applies the changes of one call to a zone. A refused change does not affect the others.
 use crate::source::Refusal;
 use crate::validate::{self, relative};
-use compile::{SetChange, Zone, sort_key};
+use compile::{SetChange, Zone};
 use image::Declared;
+use model::sort_key;
 use model::{BrokenRule, Change, Edit, Precondition, SetValue};
 use std::collections::BTreeMap;
 use wire::{Name, NameBuf, Rtype};

@@ -1,6 +1,6 @@
 //! The validation of edits: of each by itself, and of its precondition. The compiler validates the
 //! zone as it will be.
-use compile::sort_key;
+use model::sort_key;
 use model::{BrokenRule, Edit, InvalidEdit, InvalidRecordSet, Precondition, RecordSet, Revision};
 use wire::{Name, NameBuf, Rtype};
 

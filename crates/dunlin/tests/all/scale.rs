@@ -189,8 +189,8 @@ fn bad_targets_are_refused() {
     for (target, expected) in [
         ("deployments/dns", "did you mean deployment?"),
         ("deployment", "has no kind"),
-        ("deployment/", "is no name"),
-        ("deployment/a/b", "is no name"),
+        ("deployment/", "is not a valid object name"),
+        ("deployment/a/b", "is not a valid object name"),
         ("deployment/a,deployment/A", "named twice"),
         ("daemonset/dns", "is no kind that can be scaled"),
         ("", "has no kind"),

@@ -112,10 +112,12 @@ fn user_of_the_role_kubernetes_is_elected_and_writes_no_record() {
     let made = writer.create("example.org.").unwrap();
     eventually(|| cluster.revision() == made.revision && dns.revision() == made.revision);
     let (_leading, source) = cluster.lead("kubernetes");
+    source.map.set_origin(Some("the cluster 1".into()));
     source.map.set_ready(true);
     eventually(|| source.map.leader().is_own);
     // A user without the right is not elected, and says why.
     let (_refused, other) = dns.lead("kubernetes");
+    other.map.set_origin(Some("the cluster 1".into()));
     other.map.set_ready(true);
     drop((_leading, source));
     drop(cluster);

@@ -69,16 +69,16 @@ impl Follower for CommitFollower {
         _: bool,
     ) -> Result<(), RequestError> {
         self.note_form(at.form);
-        let is_new = self.known.origin.is_none();
-        // An operator has accepted another history since.
-        if is_new || self.is_mended(at).await? || at.adopted > self.known.revision {
-            return self.list_all().await;
-        }
-        let head = self.check_head(at)?;
-        if let Some(why) = self.shared.held(&head) {
+        let head = self.read_head(at)?;
+        let is_mended = self.is_mended(at).await?;
+        if let Some(why) = self.shared.held(&head).filter(|_| !is_mended) {
             return Err(RequestError::Unusable(why));
         }
-        if !self.join(&head).await? || !self.catch_up(at.revision).await? {
+        if !self.is_bound(at.adopted) {
+            return self.list_all().await;
+        }
+        let is_joined = self.join(&head).await?;
+        if is_mended || !is_joined || !self.catch_up(at.revision).await? {
             return self.list_all().await;
         }
         if head.revision != self.known.revision {
@@ -127,21 +127,16 @@ impl CommitFollower {
         (self.waker)();
     }
 
-    /// The newest revision in etcd, which is not older than what this server has.
-    fn check_head(&self, at: &Position) -> Result<Head, RequestError> {
-        let keys = &self.shared.link.keys;
-        let head = Head::read(at.head.as_deref()).ok_or_else(|| {
-            RequestError::Unusable(format!("the key {} in etcd is damaged", keys.revision()))
-        })?;
-        // The watch may not have brought this server's last commits yet.
-        let known = self.known.revision.max(self.shared.newest());
-        if head.revision < known {
-            let newest = head.revision;
-            return Err(set_back(&format!(
-                "etcd has revision {newest}, and this server has revision {known} already"
-            )));
-        }
-        Ok(head)
+    fn read_head(&self, at: &Position) -> Result<Head, RequestError> {
+        let key = self.shared.link.keys.revision();
+        let damaged = || RequestError::Unusable(format!("the key {key} in etcd is damaged"));
+        Head::read(at.head.as_deref()).ok_or_else(damaged)
+    }
+
+    /// Whether etcd must have the history of this server: it has a copy, and no operator has
+    /// accepted another history since.
+    fn is_bound(&self, adopted: Revision) -> bool {
+        self.known.origin.is_some() && adopted <= self.known.revision
     }
 
     /// Whether etcd has the commit that the replica ends with; `false`: it has deleted that as an
@@ -150,6 +145,14 @@ impl CommitFollower {
     /// # Errors
     /// etcd has another history.
     async fn join(&mut self, head: &Head) -> Result<bool, RequestError> {
+        // The watch may not have brought this server's last commits yet.
+        let known = self.known.revision.max(self.shared.newest());
+        if head.revision < known {
+            let newest = head.revision;
+            return Err(set_back(&format!(
+                "etcd has revision {newest}, and this server has revision {known} already"
+            )));
+        }
         let revision = self.known.revision;
         if revision == Revision::NONE {
             return Ok(true);
@@ -323,6 +326,10 @@ impl CommitFollower {
     /// Reads everything. The replica is then followed by another task.
     async fn list_all(&mut self) -> Result<(), RequestError> {
         let listing = list::read(&self.shared.link, &self.list_path).await?;
+        if self.is_bound(listing.adopted) {
+            // It may have been emptied or set back since it was looked at.
+            self.join(&listing.head).await?;
+        }
         let listing = Listing { is_restored: self.is_restored, ..listing };
         self.send(Found::Everything(Box::new(listing))).await;
         pending().await

@@ -36,6 +36,19 @@ pub struct Listing {
     pub adopted: Revision,
 }
 
+impl Listing {
+    /// Why it cannot be taken as it is; `None`: it can.
+    pub fn fault(&self) -> Option<String> {
+        let (newest, head) = (self.newest, self.head.revision);
+        (newest > head).then(|| {
+            format!(
+                "etcd has record sets of revision {newest}, and its newest revision is {head}: its \
+                 keys were changed by hand. If they are right, run `dunlin fleet adopt`"
+            )
+        })
+    }
+}
+
 /// A zone of the list: its sets by their keys in the snapshot.
 struct ListedZone {
     origin: NameBuf,

@@ -16,7 +16,7 @@ struct SharedState {
     head: Option<Head>,
     /// The commit with which the replica ends, and the revision after it.
     last: Option<(Revision, CommitId)>,
-    /// The head with which etcd had lost most of what the replica has, and what to do.
+    /// The head with which what etcd has is not taken, and why, and what to do.
     held: Option<(Head, String)>,
     /// Why commits are not saved on the disk; `None`: they are.
     unsaved: Option<String>,

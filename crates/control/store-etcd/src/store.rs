@@ -289,16 +289,10 @@ fn commit_error(error: RequestError) -> CommitError {
 /// Its disk.
 pub fn adopt(shared: &Shared, replica: &mut Replica, listing: Listing) -> Result<(), StoreError> {
     let keys = &shared.link.keys;
-    let Listing { file, origin, head, newest, .. } = listing;
-    if newest > head.revision {
-        let why = format!(
-            "etcd has record sets of revision {newest}, and its newest revision is {}: its keys \
-             were changed by hand. If they are right, run `dunlin fleet adopt`",
-            head.revision
-        );
-        shared.report.report_fault(&why);
+    if let Some(why) = listing.fault() {
         return Err(StoreError::Unreachable(why));
     }
+    let Listing { file, origin, head, .. } = listing;
     let list = (&*file, head.revision, shared.form());
     unreadable::keep_copies(list, keys, &origin.unreadable, &*replica.reader())?;
     let (revision, last) = (head.revision, origin.commit());

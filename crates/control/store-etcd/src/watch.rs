@@ -80,25 +80,30 @@ impl EtcdWatch {
         }
     }
 
-    /// Whether etcd has lost most of what the replica has, and no operator has replaced it. Then it
-    /// is not taken.
+    /// Whether etcd contradicts itself, or has lost most of what the replica has, and no operator
+    /// has replaced it. Then it is not taken until it is another one.
     fn is_held(&self, listing: &Listing) -> bool {
+        let why = listing.fault().or_else(|| self.loss(listing));
+        let is_held = why.is_some();
+        why.into_iter().for_each(|why| self.shared.holds(listing.head.clone(), why));
+        is_held
+    }
+
+    fn loss(&self, listing: &Listing) -> Option<String> {
         let known = self.replica().revision().unwrap_or(Revision::NONE);
         let had = self.replica().reader().held().map_or(0, |size| size.sets);
         let is_replaced = listing.is_restored || listing.adopted > known;
         let arrival = if is_replaced { Arrival::Whole } else { Arrival::InPlace };
         let (had, has, is_cut) = (Some(had), listing.sets, false);
         if judge(&Evidence { arrival, is_cut, had, has }) != Verdict::Hold {
-            return false;
+            return None;
         }
-        let why = format!(
+        Some(format!(
             "etcd has {has} record sets, and this server has {}: most were deleted, and not by \
              Dunlin. If etcd is right, run `dunlin fleet adopt`; if not, docs/etcd.md says how to \
              write those of this server again",
             had.unwrap_or_default()
-        );
-        self.shared.holds(listing.head.clone(), why);
-        true
+        ))
     }
 
     /// Saves what was not, when that is due.

@@ -64,11 +64,38 @@ fn lowered_revision_is_refused_and_can_be_adopted() {
         Err(Refused::Unavailable(told)) => told.contains(why),
         _ => false,
     });
-    drop(fresh);
     nodes[0].service().adopt().wait().unwrap();
-    eventually(|| nodes[1].revision() == nodes[0].revision());
-    assert!(nodes[1].get("www.example.org.").is_some());
-    assert_eq!(nodes[0].export(), nodes[1].export());
+    for other in [&nodes[1], &fresh] {
+        eventually(|| other.revision() == nodes[0].revision());
+        assert!(other.get("www.example.org.").is_some());
+        assert_eq!(nodes[0].export(), other.export());
+    }
+}
+
+/// A server that could not read a key reads everything once the key is another one: also then only
+/// if etcd has the history of this server.
+#[test]
+fn emptied_etcd_is_not_taken_by_a_server_that_could_not_read_a_key() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let (first, client) = (Node::start(&etcd), Operator::of(&etcd));
+    first.create("example.net.").unwrap();
+    first.create("example.org.").unwrap();
+    first.put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
+    client.put("/dunlin/sets/example.org./www/A", "{");
+    let mut second = Node::start(&etcd);
+    eventually(|| second.fleet().status().unreadable.is_some());
+    let is_refused = |node: &Node| match node.create("example.com.") {
+        Err(Refused::Unreachable(why)) => why.contains("etcd was set back"),
+        Err(Refused::Busy) => false,
+        other => panic!("{other:?}"),
+    };
+    client.delete("/dunlin/");
+    eventually(|| is_refused(&second));
+    second.stop();
+    second.restart();
+    eventually(|| is_refused(&second));
+    assert!(second.serial("example.net.").is_some() && second.holds_zone("example.org."));
+    assert_eq!(second.revision(), first.revision());
 }
 
 /// Whether a server refuses writes for a reason with these words.

@@ -44,6 +44,8 @@ pub struct Writer {
     revision_known: Revision,
     /// Whether the heads were read from the store; otherwise they are the zones of the list.
     is_loaded: bool,
+    /// Whether the content of the store was replaced since.
+    is_replaced: bool,
     /// Whether the disk may differ from the heads: after an error, or after another process had it.
     is_unsure: bool,
     /// Whether the new process of a hot restart has the files.
@@ -82,6 +84,7 @@ impl Writer {
             reported: None,
             revision_known: Revision::NONE,
             is_loaded: false,
+            is_replaced: false,
             is_unsure: false,
             is_given_away: false,
             is_refusing: false,

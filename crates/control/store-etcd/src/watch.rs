@@ -47,7 +47,7 @@ impl EtcdWatch {
         }
         match self.found.try_recv() {
             Ok(found) => return Ok(Some(found)),
-            Err(TryRecvError::Disconnected) => return Err(WatchLost),
+            Err(TryRecvError::Disconnected) => return Err(WatchLost::Ended),
             Err(TryRecvError::Empty) if patience.is_zero() => return Ok(None),
             Err(TryRecvError::Empty) => (),
         }
@@ -55,7 +55,7 @@ impl EtcdWatch {
         let received = async { timeout(patience, self.found.recv()).await };
         match runtime.block_on(received) {
             Ok(Some(found)) => Ok(Some(found)),
-            Ok(None) => Err(WatchLost),
+            Ok(None) => Err(WatchLost::Ended),
             Err(_) => Ok(None),
         }
     }
@@ -156,9 +156,9 @@ impl EtcdWatch {
             // It is read anew.
             (Ok(()), Found::Everything(_)) => {
                 self.shared.stores(None);
-                Err(WatchLost)
+                Err(WatchLost::Replaced)
             }
-            (Err(CommitError::Conflict { .. }), _) => Err(WatchLost),
+            (Err(CommitError::Conflict { .. }), _) => Err(WatchLost::Ended),
             (Err(CommitError::Refused(why) | CommitError::Unknown(why)), found) => {
                 self.pending = Some(found);
                 self.try_later(&why);
@@ -180,7 +180,7 @@ impl Watch for EtcdWatch {
             let found = match found {
                 None => return Ok(None),
                 Some(Found::Everything(listing)) if self.is_held(&listing) => {
-                    return Err(WatchLost);
+                    return Err(WatchLost::Ended);
                 }
                 Some(Found::Commit(mut commit)) => {
                     let known = self.replica().revision().unwrap_or(Revision::NONE);

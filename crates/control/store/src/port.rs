@@ -154,9 +154,14 @@ pub trait Watch: Send {
     fn next(&mut self, patience: Duration) -> Result<Option<Commit>, WatchLost>;
 }
 
-/// A watch missed commits, or ended.
+/// Why a watch cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WatchLost;
+pub enum WatchLost {
+    /// It missed commits, or ended.
+    Ended,
+    /// The content of the store was replaced: it is another one, be its revision the same or not.
+    Replaced,
+}
 
 /// Tells a writer that its watch has something. May be called by any thread, and must not wait.
 pub type WatchWaker = Arc<dyn Fn() + Send + Sync>;

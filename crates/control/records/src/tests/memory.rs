@@ -148,10 +148,10 @@ impl Watch for MemoryWatch {
     fn next(&mut self, _: Duration) -> Result<Option<Commit>, WatchLost> {
         let state = self.store.read();
         if state.revision <= self.after {
-            return if state.revision < self.after { Err(WatchLost) } else { Ok(None) };
+            return if state.revision < self.after { Err(WatchLost::Ended) } else { Ok(None) };
         }
         let next = state.commits.iter().find(|commit| commit.base == self.after);
-        let commit = next.cloned().ok_or(WatchLost)?;
+        let commit = next.cloned().ok_or(WatchLost::Ended)?;
         self.after = commit.revision();
         Ok(Some(commit))
     }

@@ -57,7 +57,9 @@ impl Writer {
     ) -> Result<(), WatchLost> {
         let Some(mut watch) = self.watch.take() else { return Ok(()) };
         while let Some(patience) = patience(self.revision) {
-            let Some(commit) = watch.next(patience)? else { break };
+            let next = watch.next(patience);
+            self.is_replaced |= next.as_ref().is_err_and(|lost| *lost == WatchLost::Replaced);
+            let Some(commit) = next? else { break };
             self.apply_commit(commit)?;
         }
         self.watch = Some(watch);
@@ -69,7 +71,7 @@ impl Writer {
             return Ok(());
         }
         if commit.base != self.revision {
-            return Err(WatchLost);
+            return Err(WatchLost::Ended);
         }
         for write in commit.writes {
             let (at, revision) = (key(write.zone.as_name()), write.revision);
@@ -79,7 +81,7 @@ impl Writer {
                 Ok(head) => self.heads.extend(head.map(|head| (at.clone(), head))),
                 Err(why) => {
                     tracing::error!("a write of another server is not valid here: {why}");
-                    return Err(WatchLost);
+                    return Err(WatchLost::Ended);
                 }
             }
             self.revision = revision;

@@ -96,7 +96,8 @@ impl Writer {
             };
             heads.insert(key(origin), head);
         }
-        (self.heads, self.revision, self.is_loaded) = (heads, revision, true);
+        (self.heads, self.revision) = (heads, revision);
+        (self.is_loaded, self.is_replaced) = (true, false);
         if let Some(fleet) = &self.shared.fleet {
             let all = self.heads.iter().map(|(at, head)| (at.clone(), head.digest(at)));
             fleet.digests().replace(revision, all);
@@ -177,7 +178,7 @@ impl Writer {
             self.store.open_now()?;
         }
         let newest = self.store.newest()?;
-        if !self.is_loaded {
+        if !self.is_loaded || self.is_replaced {
             return self.load_again();
         }
         // What a zone lacked may be there now.

@@ -55,7 +55,7 @@ impl Watch for FaultyWatch {
     fn next(&mut self, patience: Duration) -> Result<Option<Commit>, WatchLost> {
         let mut faults = self.1.lock().unwrap();
         if std::mem::take(&mut faults.has_lost) {
-            return Err(WatchLost);
+            return Err(WatchLost::Ended);
         }
         if faults.is_held { Ok(None) } else { self.0.next(patience) }
     }

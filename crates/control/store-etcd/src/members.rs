@@ -236,9 +236,16 @@ impl EtcdFleet {
         Err(ended)
     }
 
+    /// Whether this server has what etcd has, or will have it: no operator is asked which is right.
+    fn is_bound(&self) -> bool {
+        self.shared.report.fault().is_none()
+    }
+
     /// The key of a member that serves this revision.
     fn put(&self, lease: i64, since: u64, revision: Revision) -> TxnOp {
-        let digest = digests::text(self.digests.at(revision));
+        // What an operator is to decide about is no damage of a copy.
+        let digest = self.digests.at(revision).filter(|_| self.is_bound());
+        let digest = digests::text(digest);
         let (form, reported, member) = (Form::NEWEST.0, now(), self.member.clone());
         let own = Member { revision: revision.0, digest, since, reported, form, ..member };
         let value = serde_json::to_vec(&own).expect("a member is JSON");
@@ -309,7 +316,8 @@ impl EtcdFleet {
         let mut comparison = Comparison::default();
         comparison.watch(&self.shared.link).await;
         // What is served may have changed since `create`.
-        let mut reported = None;
+        let (mut reported, mut was_bound) = (None, true);
+        let mut state = self.shared.report.subscribe();
         let mut pause = REPORT_INTERVAL;
         let (mut report_at, mut renewed) = (Instant::now(), Instant::now());
         let mut renew_at = renewed + RENEW_INTERVAL;
@@ -317,20 +325,25 @@ impl EtcdFleet {
         loop {
             let newest = *served.borrow_and_update();
             let now = Instant::now();
-            let is_news =
-                newest > reported && (now >= report_at || wanted.is_met(reported, newest));
+            state.mark_unchanged();
+            let is_bound = self.is_bound();
+            let is_news = is_bound != was_bound
+                || newest > reported && (now >= report_at || wanted.is_met(reported, newest));
             if is_news || now >= refresh_at {
                 if now >= refresh_at {
                     refresh_at = now + REFRESH_INTERVAL;
                     pause = self.interval().await?;
                 }
                 if self.report(lease, since, newest.unwrap_or_default()).await? {
-                    reported = newest;
+                    (reported, was_bound) = (newest, is_bound);
                 }
                 report_at = Instant::now() + pause;
             }
-            let compared = comparison.compare(&self.shared.link, &self.digests, lease);
-            self.note_difference(compared.await);
+            let compared = match is_bound {
+                true => comparison.compare(&self.shared.link, &self.digests, lease).await,
+                false => None,
+            };
+            self.note_difference(compared);
             if now >= renew_at {
                 match connection.renew(lease).await {
                     Ok(false) => return Err(Ended::Expired),
@@ -347,6 +360,7 @@ impl EtcdFleet {
             tokio::select! {
                 // The sender is in `self`.
                 _ = served.changed() => (),
+                _ = state.changed() => (),
                 () = wanted.change() => (),
                 () = comparison.change() => (),
                 () = sleep_until(report_at.min(renew_at)) => (),

@@ -42,6 +42,11 @@ impl LinkReport {
         self.state.borrow().clone()
     }
 
+    /// Sees each change of it.
+    pub fn subscribe(&self) -> watch::Receiver<LinkState> {
+        self.state.subscribe()
+    }
+
     /// Why keys are not followed; `None`: no fault is known.
     pub fn fault(&self) -> Option<String> {
         match &*self.state.borrow() {

@@ -225,9 +225,14 @@ impl Replica {
         self.folder.join(ORIGIN)
     }
 
-    /// Where a full list is written.
+    /// Where the task that follows etcd writes a full list.
     pub fn list_path(&self) -> PathBuf {
         self.folder.join("list.tmp")
+    }
+
+    /// Where one is written that an operator has asked for. That task may write its own then.
+    pub fn asked_list_path(&self) -> PathBuf {
+        self.folder.join("asked-list.tmp")
     }
 
     /// Replaces the content by a full list, revisions included.

@@ -259,7 +259,7 @@ impl EtcdStore {
 
     /// Reads everything from etcd.
     fn list(&self) -> Result<Listing, StoreError> {
-        let path = self.replica().list_path();
+        let path = self.replica().asked_list_path();
         let listing = self.shared.link.runtime.block_on(list::read(&self.shared.link, &path));
         listing.map_err(|error| StoreError::Unreachable(error.why().to_owned()))
     }

@@ -16,6 +16,10 @@ use test_support::wait;
 /// How many faults; otherwise some.
 const FAULTS: &str = "DUNLIN_FAULTS";
 const SERVERS: usize = 3;
+/// What a server says that differs.
+const DAMAGED_COPY: &str = "one of the copies is damaged";
+/// Each adoption writes it.
+const ADOPTED: &str = "/dunlin/adopted";
 const NAMES: u32 = 12;
 
 /// What may happen.
@@ -76,6 +80,8 @@ struct World {
     adoptions: u32,
     /// An adoption is not on all servers yet.
     is_adopting: bool,
+    /// The server whose copy was removed, as it differed.
+    forgot: Option<usize>,
     /// Which fault was made, for messages.
     what: String,
 }
@@ -127,6 +133,7 @@ impl World {
             known: Default::default(),
             adoptions: 0,
             is_adopting: false,
+            forgot: None,
             what,
         };
         world.nodes[0].create("example.org.").expect("a new zone");
@@ -147,10 +154,13 @@ impl World {
             self.sent += 1;
             let (at, value) = (name_of(number), self.sent);
             match self.nodes[node].put(&at, &text(value), Precondition::Anything) {
-                Ok(_) => drop(self.acknowledged.insert(number, value)),
+                Ok(done) => {
+                    println!("  server {node} wrote n{number} = {value}, {:?}", done.revision);
+                    self.acknowledged.insert(number, value);
+                }
                 // An empty etcd was adopted.
                 Err(Refused::NoSuchZone) => drop(self.nodes[node].create("example.org.")),
-                Err(_) => {}
+                Err(why) => println!("  server {node} refused n{number} = {value}: {why}"),
             }
         }
     }
@@ -259,9 +269,10 @@ impl World {
             let number = self.rng.u32(..NAMES);
             self.sent += 1;
             let writer = &self.nodes[(node + 1) % SERVERS];
-            let (at, value) = (name_of(number), text(self.sent));
-            if writer.put(&at, &value, Precondition::Anything).is_ok() {
-                self.acknowledged.insert(number, self.sent);
+            let (at, value) = (name_of(number), self.sent);
+            if let Ok(done) = writer.put(&at, &text(value), Precondition::Anything) {
+                println!("  without {node}, n{number} = {value}, {:?}", done.revision);
+                self.acknowledged.insert(number, value);
             }
         }
     }
@@ -317,7 +328,7 @@ impl World {
             assert!(Instant::now() < until, "{}: servers differ: {all:?}", self.what);
             std::thread::sleep(Duration::from_millis(30));
         }
-        self.is_adopting = false;
+        (self.is_adopting, self.forgot) = (false, None);
         for (number, acknowledged) in &self.acknowledged {
             let found = value_of(&self.nodes[0], *number);
             let is_there = found >= Some(*acknowledged);
@@ -335,10 +346,14 @@ impl World {
 
     /// Does what a message asks for.
     fn heal(&mut self, faults: &[(usize, String)]) {
-        let (at, why) = &faults[self.rng.usize(..faults.len())];
+        // A history that is to be decided about comes first.
+        let is_difference = |(_, why): &&(usize, String)| why.contains(DAMAGED_COPY);
+        let others: Vec<_> = faults.iter().filter(|fault| !is_difference(fault)).collect();
+        let all: Vec<_> = if others.is_empty() { faults.iter().collect() } else { others };
+        let (at, why) = all[self.rng.usize(..all.len())];
         println!("  server {at}: {why}");
-        if why.contains("one of the copies is damaged") {
-            return self.nodes[*at].forget();
+        if why.contains(DAMAGED_COPY) {
+            return self.heal_difference();
         }
         if why.contains("newer version wrote") && why.contains("format") {
             return self.operator.put("/dunlin/format", "1");
@@ -351,6 +366,7 @@ impl World {
         let (adopting, is_own_right) = (self.rng.usize(..SERVERS), self.rng.bool());
         let node = &self.nodes[adopting];
         let own = node.service().held().is_ok().then(|| node.export());
+        let before = self.operator.get(ADOPTED);
         match node.service().adopt().wait() {
             Ok(_) => {
                 self.adoptions += 1;
@@ -368,6 +384,8 @@ impl World {
             // The key of the message is deleted, as the message says.
             Err(why) => {
                 let why = why.to_string();
+                println!("  not adopted by {adopting}: {why}");
+                assert_eq!(self.operator.get(ADOPTED), before, "{}: it is adopted", self.what);
                 let key = why.split_whitespace().find(|word| word.starts_with("/dunlin/sets/"));
                 let zone = why.split_whitespace().find(|word| word.starts_with("/dunlin/zones/"));
                 if let Some(key) = key.filter(|_| why.contains("would be lost")) {
@@ -376,6 +394,32 @@ impl World {
                 } else if let Some(zone) = zone.filter(|_| why.contains("would be lost")) {
                     self.operator.put(zone, "{\"revision\":1,\"offset\":0}");
                 }
+            }
+        }
+    }
+
+    /// Removes the copy of the server that differs from all others. If it differs again, etcd has
+    /// the other content: one of those that agree writes its content again.
+    fn heal_difference(&mut self) {
+        let all: Vec<_> = self.nodes.iter().map(Node::export).collect();
+        let differs = |at: usize| {
+            let same = all.iter().filter(|one| **one == all[at]).count();
+            same == 1
+        };
+        let right = (0..SERVERS).find(|at| !differs(*at));
+        let odd = (0..SERVERS).find(|at| differs(*at));
+        match (right, odd) {
+            // A report was damaged, and the next one is right.
+            (_, None) => self.write(1),
+            (Some(_), Some(odd)) if self.forgot != Some(odd) => {
+                println!("  server {odd} forgets");
+                self.forgot = Some(odd);
+                self.nodes[odd].forget();
+            }
+            (right, Some(_)) => {
+                let right = right.unwrap_or_else(|| self.node());
+                let restored = self.nodes[right].restore(all[right].clone());
+                println!("  server {right} writes its content again: {restored:?}");
             }
         }
     }

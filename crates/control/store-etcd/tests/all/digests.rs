@@ -82,30 +82,3 @@ fn copy_that_was_changed_on_the_disk_is_found_and_its_zone_named() {
     eventually(|| second.get("www.example.org.") == first.get("www.example.org."));
     eventually(|| difference(&first).is_empty() && difference(&second).is_empty());
 }
-
-/// An operator decides which history is right, and no copy is damaged.
-#[test]
-fn server_that_refuses_the_history_of_etcd_is_not_taken_for_damaged() {
-    let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
-    let first = Node::start_named(&etcd, "history-first");
-    first.create("example.org.").unwrap();
-    etcd.kill(0);
-    let saved = etcd.save(0);
-    etcd.start(0);
-    eventually(|| first.put("www.example.org.", "192.0.2.1", Precondition::Anything).is_ok());
-    etcd.kill(0);
-    etcd.load(0, &saved);
-    etcd.start(0);
-    let second = Node::start_named(&etcd, "history-second");
-    eventually(|| second.put("www.example.org.", "192.0.2.2", Precondition::Anything).is_ok());
-    let why = || first.service().writable().err().map(|why| why.to_string());
-    eventually(|| why().is_some_and(|why| why.contains("fleet adopt")));
-    assert_eq!(first.revision(), second.revision());
-    let of_first = || {
-        let members = second.fleet().members().wait().unwrap();
-        members.into_iter().find(|member| member.name == "history-first")
-    };
-    // It is no member any more if it had not joined when etcd was saved.
-    eventually(|| of_first().is_none_or(|member| member.digest.is_empty()));
-    eventually(|| difference(&first).is_empty() && difference(&second).is_empty());
-}

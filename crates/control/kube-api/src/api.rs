@@ -156,7 +156,7 @@ impl Api {
     }
 }
 
-/// Text as a value of a query string.
+/// Text as a value in a query (RFC 3986 §2.1).
 pub fn encode(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {

@@ -189,23 +189,10 @@ impl<K: Kind> Stream<K> {
     }
 }
 
-/// Text as a value in a query (RFC 3986 §2.1).
-fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                escaped.push(byte.into());
-            }
-            _ => escaped += &format!("%{byte:02X}"),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube_api::encode;
 
     #[test]
     fn fuzz_corpus_of_watches_passes() {
@@ -215,6 +202,6 @@ mod tests {
 
     #[test]
     fn selectors_are_escaped() {
-        assert_eq!(escape("a in (b, c),d!=e"), "a%20in%20%28b%2C%20c%29%2Cd%21%3De");
+        assert_eq!(encode("a in (b, c),d!=e"), "a%20in%20%28b%2C%20c%29%2Cd%21%3De");
     }
 }

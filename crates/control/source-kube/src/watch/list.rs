@@ -1,9 +1,10 @@
 //! A list in pages, for servers without streaming lists, and the bounds of a list.
-use super::{End, Sink, Stream, StreamEvent, escape};
+use super::{End, Sink, Stream, StreamEvent};
 use crate::body::{ReadError, read_whole};
 use crate::failure::{Cause, Failure};
 use crate::limits::{Bounds, PAGE_LEN_MAX};
 use crate::objects::Kind;
+use kube_api::encode;
 use serde::Deserialize;
 use tokio::time::{Instant, timeout};
 
@@ -73,7 +74,7 @@ impl<K: Kind> Stream<K> {
         for _ in 0..self.bounds.pages_max {
             let mut query = format!("limit={}", self.page_objects);
             if let Some(next) = &next {
-                query += &format!("&continue={}", escape(next));
+                query += &format!("&continue={}", encode(next));
             }
             let path = self.path(&query);
             let body = self.open(&path, "list", K::RESOURCE).await?;

@@ -1,7 +1,7 @@
 //! Opens a stream and reads it.
 use super::lines::{Line, Lines, object_name};
 use super::list::{Budget, Page};
-use super::{Closed, End, Sink, Stream, StreamEvent, escape};
+use super::{Closed, End, Sink, Stream, StreamEvent};
 use crate::body::{ReadError, read_whole};
 use crate::cluster::ObjectName;
 use crate::failure::{Cause, Failure};
@@ -12,6 +12,7 @@ use crate::names::is_label;
 use crate::objects::{Kind, Meta, Namespaces, Raw};
 use http_body_util::BodyExt;
 use kube::client::Body;
+use kube_api::encode;
 use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use tokio::time::{Instant, timeout};
@@ -183,7 +184,7 @@ impl<K: Kind> Stream<K> {
             [("labelSelector", &*self.selection.labels), ("fieldSelector", self.selection.fields)]
         {
             if !value.is_empty() {
-                path += &format!("&{key}={}", escape(value));
+                path += &format!("&{key}={}", encode(value));
             }
         }
         path
@@ -195,7 +196,7 @@ impl<K: Kind> Stream<K> {
         let revision = self.revision.as_deref().unwrap_or_default();
         let path = self.path(&format!(
             "watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&resourceVersion={}",
-            escape(revision)
+            encode(revision)
         ));
         let body = match self.open(&path, "watch", K::RESOURCE).await {
             // Another version of an optional kind may have taken its place.

@@ -431,7 +431,7 @@ fn number_in(key: &str) -> u32 {
 }
 
 #[test]
-#[ignore = "slow: it makes fifty faults; make campaign-fleet-histories makes a thousand"]
+#[ignore = "slow: it makes twenty faults; make campaign-fleet-histories makes a thousand"]
 fn servers_never_differ_unseen_whatever_happens_to_the_history() {
     let count = std::env::var(FAULTS).map_or(20, |text| text.parse().expect("a number"));
     let seed = std::env::var("DUNLIN_SEED")

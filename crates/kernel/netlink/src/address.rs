@@ -1,11 +1,12 @@
 //! Addresses of interfaces.
 
-use crate::Netlink;
-use crate::message::{attribute, cut_short, ip, word};
+use crate::message::{CREATE, EXCLUSIVE, attribute, bytes_of, cut_short, family, ip, word};
+use crate::{ACK, Netlink};
 use std::io;
 use std::net::IpAddr;
 
 // `linux/rtnetlink.h`, `linux/if_addr.h`.
+const NEW_ADDRESS: u16 = 20;
 const GET_ADDRESS: u16 = 22;
 /// Bytes of the header of a message about an address.
 const HEADER: usize = 8;
@@ -13,6 +14,9 @@ const HEADER: usize = 8;
 const ADDRESS: u16 = 1;
 /// The address of this end, if there is another one.
 const LOCAL: u16 = 2;
+
+/// Use an IPv6 address at once, without a search for another host that has it (`IFA_F_NODAD`).
+const AT_ONCE: u8 = 2;
 
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +28,19 @@ pub struct Address {
 }
 
 impl Netlink {
+    /// Adds an address to an interface, as a prefix of all its bits.
+    ///
+    /// # Errors
+    /// The interface has it already (`EEXIST`), or the kernel refuses.
+    pub fn add_address(&mut self, address: Address) -> io::Result<()> {
+        let ip = bytes_of(address.ip);
+        let mut header = [0; HEADER];
+        header[..3].copy_from_slice(&[family(&ip), ip.len() as u8 * 8, AT_ONCE]);
+        header[4..].copy_from_slice(&address.link.to_ne_bytes());
+        let attributes = [(LOCAL, &ip[..]), (ADDRESS, &ip[..])];
+        self.request(NEW_ADDRESS, ACK | CREATE | EXCLUSIVE, &header, &attributes).map(drop)
+    }
+
     /// The addresses of all interfaces.
     ///
     /// # Errors

@@ -15,5 +15,5 @@ mod socket;
 pub use address::Address;
 pub use link::{GET_LINK, Link, LinkAddress, LinkId, SET_LINK, Vlan, link_header};
 pub use message::{attribute, attributes_of, cut_short, word};
-pub use route::Route;
+pub use route::{Route, TableRoute};
 pub use socket::{ACK, Netlink};

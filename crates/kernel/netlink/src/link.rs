@@ -1,7 +1,7 @@
 //! Interfaces.
 
-use crate::Netlink;
 use crate::message::{attribute, cut_short, half, word};
+use crate::{ACK, Netlink};
 use rustix::io::Errno;
 use std::io;
 
@@ -24,6 +24,8 @@ const VLAN_TAG: u16 = 1;
 const UNDER_NAMESPACE: u16 = 37;
 /// A device of Ethernet (`ARPHRD_ETHER`).
 const ETHERNET: u16 = 1;
+/// The interface is up (`IFF_UP`).
+const UP: u32 = 1;
 /// Bytes of a name, with the byte that ends it (`IFNAMSIZ`).
 const NAME_LEN: usize = 16;
 
@@ -88,6 +90,17 @@ impl Netlink {
             Err(why) if Errno::from_io_error(&why) == Some(Errno::NODEV) => Err(absent()),
             Err(why) => Err(why),
         }
+    }
+
+    /// Sets an interface up.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_up(&mut self, index: u32) -> io::Result<()> {
+        let mut header = link_header(index);
+        header[8..12].copy_from_slice(&UP.to_ne_bytes());
+        header[12..].copy_from_slice(&UP.to_ne_bytes());
+        self.request(SET_LINK, ACK, &header, &[]).map(drop)
     }
 
     /// All interfaces.

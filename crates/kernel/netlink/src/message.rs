@@ -12,6 +12,9 @@ pub(crate) const SEQUENCE: usize = 8;
 
 // `linux/netlink.h`.
 const ERROR: u16 = 2;
+/// Flags of a request that adds something: it may be new, and has to be.
+pub(crate) const CREATE: u16 = 0x400;
+pub(crate) const EXCLUSIVE: u16 = 0x200;
 /// The end of a dump.
 pub(crate) const DONE: u16 = 3;
 /// The bits of an attribute's kind that are not its number.
@@ -140,6 +143,7 @@ mod tests {
             let _ = (reply(&bytes), attribute(&bytes, wanted));
             let _ = (address::read(&bytes), link::read(&bytes));
             let _ = (neighbor::read(&bytes), route::read(&bytes));
+            let _ = (route::read_of_table(&bytes), route::read_rule(&bytes));
         }
     }
 }

@@ -1,13 +1,12 @@
 //! Adjacent hosts.
 
-use crate::message::{attribute, bytes_of, family, half};
+use crate::message::{CREATE, attribute, bytes_of, family, half};
 use crate::{ACK, LinkAddress, Netlink};
 use rustix::io::Errno;
 use std::io;
 use std::net::IpAddr;
 
-// `linux/netlink.h`, `linux/rtnetlink.h`, `linux/neighbour.h`.
-const CREATE: u16 = 0x400;
+// `linux/rtnetlink.h`, `linux/neighbour.h`.
 const NEW_NEIGHBOR: u16 = 28;
 const GET_NEIGHBOR: u16 = 30;
 /// Bytes of the header of a message about a neighbor.

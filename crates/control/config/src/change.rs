@@ -59,6 +59,7 @@ impl Config {
             ("upstream", self.upstream != new.upstream),
             ("cache", self.cache != new.cache),
             ("streams", self.streams != new.streams),
+            ("anycast", self.anycast != new.anycast),
             ("ops", self.ops != new.ops),
             ("api", are_same && self.api != new.api),
             ("admin.socket", self.admin != new.admin),
@@ -173,6 +174,12 @@ mod tests {
         streams.idle = "3s"
         streams.memory = "2MiB"
         proxy.from = ["10.0.0.1"]
+        anycast.addresses = ["192.0.2.53"]
+        anycast.table = 154
+        anycast.interface = "eth0"
+        anycast.add_addresses = true
+        anycast.settle = "1s"
+        anycast.hold_down = "1s"
         ops.listen = "127.0.0.1:2"
         ops.hosts = ["a.example"]
         api.listen = "127.0.0.1:3"

@@ -1,6 +1,7 @@
 //! Reads `dunlin.toml`: every key, its default, and errors with their place.
 #![forbid(unsafe_code)]
 
+mod anycast;
 mod change;
 mod diagnostic;
 mod feature;
@@ -21,6 +22,7 @@ mod upstream;
 mod values;
 mod xdp;
 
+pub use anycast::Anycast;
 pub use feature::{FEATURE_HELP, Feature};
 pub use forward::{Cache, Forward, Mode};
 pub use health::{Health, read_check_keys};
@@ -63,6 +65,8 @@ pub struct Config {
     pub streams: Streams,
     /// Section `[proxy]`.
     pub proxy: Proxy,
+    /// Section `[anycast]`.
+    pub anycast: Anycast,
     /// Section `[ops]`.
     pub ops: Ops,
     /// Section `[api]`.
@@ -188,6 +192,7 @@ impl Config {
         let limits = Limits::read(root.section("limits", "[limits]"));
         let streams = Streams::read(root.section("streams", "[streams]"));
         let proxy = Proxy::read(root.section("proxy", "[proxy]"));
+        let anycast = Anycast::read(root.section("anycast", "[anycast]"));
         let ops = Ops::read(root.section("ops", "[ops]"));
         let admin = Admin::read(root.section("admin", "[admin]"));
         let log = Log::read(root.section("log", "[log]"));
@@ -221,6 +226,7 @@ impl Config {
             limits,
             streams,
             proxy,
+            anycast,
             ops,
             api,
             admin,

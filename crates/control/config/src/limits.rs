@@ -48,6 +48,11 @@ pub const HOSTS_TTL: std::ops::RangeInclusive<Duration> =
 pub const KUBERNETES_ZONES_MAX: usize = 16;
 /// Namespaces of a cluster that are named one by one.
 pub const KUBERNETES_NAMESPACES_MAX: usize = 1024;
+/// Announced addresses; each is probed four times a second.
+pub const ANYCAST_ADDRESSES_MAX: usize = 8;
+/// The shortest time between a withdrawal and the next announcement.
+pub const ANYCAST_HOLD: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3600);
 /// Times that records of a cluster may be cached: those of CoreDNS.
 pub const KUBERNETES_TTL: std::ops::RangeInclusive<Duration> =
     Duration::ZERO..=Duration::from_secs(3600);

@@ -7,5 +7,5 @@ mod privileges;
 mod systemd;
 
 pub use peer::groups;
-pub use privileges::{Identity, PrivilegeError, drop_to};
+pub use privileges::{Identity, PrivilegeError, drop_to, ignore_signals, keep_only};
 pub use systemd::{Manager, Notify, PassError};

@@ -122,6 +122,38 @@ pub fn drop_to(user: &str, group: &str, keep: CapabilitySet) -> Result<(), Privi
     Ok(())
 }
 
+/// Keeps only these capabilities, for good, as any user. With `hands_down` the programs that this
+/// process starts have them, too; they gain no others.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn keep_only(keep: CapabilitySet, hands_down: bool) -> Result<(), PrivilegeError> {
+    drop_bounding(keep)?;
+    restrict(keep)?;
+    let has = rustix::thread::capabilities(None).map_err(refused("read capabilities"))?;
+    if !hands_down || has.permitted.is_empty() {
+        return Ok(());
+    }
+    let sets = CapabilitySets { inheritable: has.permitted, ..has };
+    rustix::thread::set_capabilities(None, sets).map_err(refused("hand down capabilities"))?;
+    for one in (0..u64::BITS).map(|bit| CapabilitySet::from_bits_retain(1 << bit)) {
+        if has.permitted.contains(one) {
+            rustix::thread::configure_capability_in_ambient_set(one, true)
+                .map_err(refused("hand down capabilities"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Ignores the signals that end or interrupt a server: for processes that end with it, and not
+/// before. Programs that this process starts ignore them, too.
+pub fn ignore_signals() {
+    for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1] {
+        // SAFETY: takes numbers only, and no handler runs.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
 fn refused<E: Into<io::Error>>(step: &'static str) -> impl Fn(E) -> PrivilegeError {
     move |error| PrivilegeError::Refused(step, error.into())
 }

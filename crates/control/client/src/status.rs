@@ -92,6 +92,9 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let (generation, published) = (count(status.generation), ago(status.generation_seconds));
     fact("generation", &format!("{generation}, published {published}"))?;
     fact("streams", &stream_text(status))?;
+    if let Some(anycast) = &status.anycast {
+        fact("anycast", &status_text::anycast_text(anycast, &ago(anycast.since_seconds)))?;
+    }
     if let Some(xdp) = &status.xdp {
         fact("xdp", &xdp_text(xdp))?;
     }

@@ -2,7 +2,7 @@
 use crate::limits::STATUS_ERRORS_MAX;
 use command_line::{count, plain, plural, short, utc};
 use server_status::HeldZone;
-use server_status::{DocumentsStatus, HealthStatus, StatusHistogram, ZoneStatus};
+use server_status::{AnycastStatus, DocumentsStatus, HealthStatus, StatusHistogram, ZoneStatus};
 
 /// The time within which this share of all events ended; `-` without events.
 pub fn quantile(histogram: &StatusHistogram, share: f64) -> String {
@@ -49,6 +49,26 @@ pub fn signatures(zone: &ZoneStatus, now: f64) -> Option<String> {
         ),
         false => format!("its signatures expire in {}: sign it again", command_line::span(left)),
     })
+}
+
+/// Whether the addresses are announced, since when, and why not.
+pub fn anycast_text(anycast: &AnycastStatus, since: &str) -> String {
+    let addresses: Vec<String> = anycast.addresses.iter().map(|one| plain(one)).collect();
+    let table = anycast.table;
+    let state = match (&anycast.fault, &anycast.reason) {
+        _ if anycast.is_announced => {
+            let device = anycast.device.as_deref().map(plain).unwrap_or_default();
+            format!("announced since {since}, in table {table} by {device}")
+        }
+        (_, Some(reason)) => format!("withdrawn since {since}: {}", plain(reason)),
+        (Some(fault), None) => format!("not announced: {}", plain(fault)),
+        (None, None) => "about to be announced".to_owned(),
+    };
+    let withdrawals = match anycast.withdrawals {
+        0 => String::new(),
+        number => format!("; {}", plural(number as usize, "withdrawal")),
+    };
+    format!("{}: {state}{withdrawals}", addresses.join(", "))
 }
 
 /// What the servers of a fleet share, and what needs attention; empty: nothing is shared.

@@ -1,5 +1,6 @@
 //! The metrics of a status. Names follow Prometheus' conventions: base units, `_total`, and times
 //! as seconds since 1970, so that `time() - …` is an age.
+mod anycast;
 mod health;
 mod kubernetes;
 mod signatures;
@@ -41,6 +42,9 @@ pub fn write(status: &Status, healthy: bool, asked: RequestCounts, format: Forma
     others(&mut out, status);
     records(&mut out, status);
     samples(&mut out, status);
+    if let Some(of_addresses) = &status.anycast {
+        anycast::write(&mut out, of_addresses);
+    }
     if let Some(of_targets) = &status.health {
         health::write(&mut out, of_targets);
     }

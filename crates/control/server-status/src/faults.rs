@@ -3,8 +3,8 @@
 //! `dunlin status` prints them and exits with 1, the metric `dunlin_fault` has a series for each
 //! kind, and `/readyz` names them. A new kind of fault is one line of [`RULES`].
 use super::{
-    DocumentsStatus, HealthStatus, KubernetesStatus, Status, StoreStatus, UpstreamState, ZoneState,
-    ZoneStatus, failed_threads,
+    DocumentsStatus, HealthStatus, KubernetesStatus, ServerState, Status, StoreStatus,
+    UpstreamState, ZoneState, ZoneStatus, failed_threads,
 };
 use crate::limits::{FAULT_NAMES_MAX, PANIC_AGE_MAX};
 use serde::{Deserialize, Serialize};
@@ -27,6 +27,8 @@ type FindFault = fn(&Status) -> Option<String>;
 const RULES: &[(&str, FindFault)] = &[
     ("thread_ended", |status| failed_threads(&status.failed)),
     ("thread_stuck", |status| status.stuck.clone()),
+    ("anycast_failed", |status| status.anycast.as_ref()?.fault.clone()),
+    ("anycast_withdrawn", withdrawn_addresses),
     ("query_panicked", panicked_query),
     ("zone_unanswered", unanswered_zones),
     ("store_unusable", |status| store_fault(store(status)?)),
@@ -113,6 +115,13 @@ fn plural(number: u64, noun: &str) -> String {
 fn zones_in(status: &Status, states: &[ZoneState]) -> Option<String> {
     let zones = status.zones.iter().filter(|zone| states.contains(&zone.state));
     some(zones.map(|zone| &zone.name))
+}
+
+fn withdrawn_addresses(status: &Status) -> Option<String> {
+    let anycast = status.anycast.as_ref()?;
+    let (why, addresses) = (anycast.reason.as_ref()?, some(&anycast.addresses)?);
+    // A server that starts or drains is meant to be withdrawn.
+    (status.state == ServerState::Serving).then(|| format!("not announced: {addresses}: {why}"))
 }
 
 fn panicked_query(status: &Status) -> Option<String> {

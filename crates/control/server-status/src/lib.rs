@@ -4,6 +4,7 @@
 //! of a server.
 #![forbid(unsafe_code)]
 
+mod anycast;
 mod api;
 mod certificates;
 pub mod command;
@@ -23,6 +24,7 @@ mod sockets;
 mod store;
 mod xdp;
 
+pub use anycast::AnycastStatus;
 pub use api::ApiStatus;
 pub use certificates::CertificateStatus;
 pub use faults::{Fault, fault_kinds, find_faults, unanswered_suffixes};
@@ -99,6 +101,9 @@ pub struct Status {
     pub upstreams: Vec<UpstreamStatus>,
     /// The cache of upstream answers; `None`: no forwarding.
     pub cache: Option<CacheStatus>,
+    /// The announced addresses; `None`: not configured.
+    #[serde(default)]
+    pub anycast: Option<AnycastStatus>,
     /// The store; `None`: not configured.
     pub store: Option<StoreStatus>,
     /// What the servers of a fleet share beside their records, and files of this server that cannot

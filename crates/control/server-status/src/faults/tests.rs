@@ -2,8 +2,8 @@
 use super::*;
 use crate::HeldZone;
 use crate::{
-    ApiStatus, CertificateStatus, FleetStatus, HostsStatus, KubernetesStream, PanicStatus,
-    SignatureSpan, StoreZoneFault, TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
+    AnycastStatus, ApiStatus, CertificateStatus, FleetStatus, HostsStatus, KubernetesStream,
+    PanicStatus, SignatureSpan, StoreZoneFault, TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
 };
 
 /// A server of which every part is configured and works.
@@ -40,6 +40,11 @@ fn healthy() -> Status {
             is_saved: true,
             ..Default::default()
         }),
+        anycast: Some(AnycastStatus {
+            addresses: vec!["192.0.2.53".into()],
+            is_announced: true,
+            ..Default::default()
+        }),
         xdp: Some(XdpStatus { interface: "eth0".into(), ..Default::default() }),
         tap: TapStatus { dnstap_wanted: true, dnstap_connected: true, ..Default::default() },
         ..Status::default()
@@ -52,6 +57,8 @@ type Change = fn(&mut Status);
 const ROWS: &[(&str, Change, &str)] = &[
     ("thread_ended", |status| status.failed = vec!["control".into()], "control ended"),
     ("thread_stuck", |status| status.stuck = Some("worker-0 has done".into()), "worker-0"),
+    ("anycast_failed", |status| anycast(status).fault = why(), "why"),
+    ("anycast_withdrawn", unannounced, "not announced: 192.0.2.53: worker-0"),
     ("query_panicked", |status| panicked(status, 3_599.0), "3 panics in the handling of"),
     ("query_panicked", |status| panicked(status, 0.0), "one: a.rs:1:2: why, query a. A"),
     ("zone_unanswered", |status| status.zones[0].state = ZoneState::Unloaded, "loaded: a.test."),
@@ -160,6 +167,15 @@ fn unread_zone(status: &mut Status) {
 fn unwatched_pods(status: &mut Status) {
     let stream = &mut cluster(status).streams[0];
     (stream.open_seconds, stream.error) = (None, why());
+}
+
+fn anycast(status: &mut Status) -> &mut AnycastStatus {
+    status.anycast.as_mut().expect("configured")
+}
+
+fn unannounced(status: &mut Status) {
+    status.state = ServerState::Serving;
+    anycast(status).reason = Some("worker-0 hangs".into());
 }
 
 fn held(status: &mut Status) {

@@ -7,6 +7,7 @@ use client::cli::{
 };
 pub use command_line::Output;
 use std::ffi::OsString;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -182,6 +183,18 @@ pub enum Command {
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
         dunlin import corefile Corefile --folder /etc/dunlin")]
     Import(Import),
+    /// Start the keeper of announced addresses, again and again.
+    #[command(
+        hide = true,
+        after_help = "Example: `dunlin serve` starts it, with a socket as its standard input."
+    )]
+    AnycastStarter(AnycastProcess),
+    /// Hold the routes to announced addresses while the server says so.
+    #[command(
+        hide = true,
+        after_help = "Example: `dunlin serve` starts it, with a socket as its standard input."
+    )]
+    AnycastKeeper(AnycastProcess),
     /// Run the benchmark lab, dunlin-lab, where it is installed.
     #[command(
         disable_help_flag = true,
@@ -258,6 +271,22 @@ pub struct ImportCorefile {
     /// goes to standard output.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct AnycastProcess {
+    /// Kernel table of the routes.
+    #[arg(long)]
+    pub table: u32,
+    /// User of the starter.
+    #[arg(long, default_value = "")]
+    pub user: String,
+    /// Its group.
+    #[arg(long, default_value = "")]
+    pub group: String,
+    /// Announced addresses.
+    #[arg(value_name = "ADDRESS")]
+    pub addresses: Vec<IpAddr>,
 }
 
 #[derive(Args, Debug)]

@@ -185,6 +185,11 @@ impl DataPlane {
         self.pulses.hung()
     }
 
+    /// The thread that answers nothing, so that clients wait in vain.
+    pub fn silent_thread(&self) -> Option<String> {
+        self.pulses.silent()
+    }
+
     /// Fills in its part of a status.
     pub fn fill_status(&self, status: &mut Status, forwards: &ForwardTable, cache: &Cache) {
         let connections = lock(&self.threads)

@@ -1,6 +1,8 @@
 //! The resources that a server opens before it drops privileges: sockets, certificates, AF_XDP.
 //! Sockets are new, from the service manager, or from the old process of a hot restart.
+use crate::announce;
 use admin::{Endpoint, RestartOffer, SharedSocket, SocketOwner};
+use anycast::Link;
 use config::trust;
 use config::{Admin, Config};
 use data_plane::{
@@ -38,6 +40,8 @@ pub struct Resources {
     /// The AF_XDP interface, and the ports of its queues.
     pub bypass: Bypass,
     pub queues: Vec<QueuePort>,
+    /// The keeper of the routes to announced addresses.
+    pub keeper: Option<Link>,
     /// The offer of the old process in a hot restart.
     pub offer: Option<RestartOffer>,
 }
@@ -57,6 +61,7 @@ impl Resources {
         let worker_cpus = place(config, plan_cores)?;
         let trust = trust::load(config).map_err(|error| error.to_string())?;
         raise_file_limit();
+        announce::add_addresses(config)?;
         let mut offer = None;
         let mut inherited = passed;
         if hot_restart {
@@ -107,6 +112,7 @@ impl Resources {
             trust,
             bypass,
             queues,
+            keeper: announce::start_keeper(config)?,
             offer,
         })
     }

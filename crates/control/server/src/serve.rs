@@ -1,4 +1,5 @@
 //! `dunlin serve`: the order in which everything is opened, started and stopped.
+use crate::announce::Announcer;
 use crate::control_messages::{self, ControlMessages};
 use crate::documents::Documents;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
@@ -103,7 +104,7 @@ impl RunningServer {
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
         let Resources { placement, listening, shared, connections, bypass, .. } = resources;
-        let Resources { ops, api, tls, admin, trust, mut offer, queues, .. } = resources;
+        let Resources { ops, api, tls, admin, trust, mut offer, queues, keeper, .. } = resources;
         let (lock, documents) = open_data(&config, offer.as_mut())?;
         let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
         let (sources, load_id) = Sources::start(&config, control, &documents, placement.cpus())?;
@@ -114,6 +115,7 @@ impl RunningServer {
         let (tap, lists) = (TapThread::start(tap_settings(&config))?, AccessLists::default());
         let (sockets, on_queues) = ((&listening[..], shared), (placement, bypass));
         let plane = DataPlane::new(&config, sockets, on_queues, connections, tap);
+        let announcer = Announcer::new(&config, keeper);
         let server = Arc::new(Server {
             started: SystemTime::now(),
             plane,
@@ -121,6 +123,7 @@ impl RunningServer {
             stage: Stage::new(),
             live: Mutex::new(Live::new(config, levels, lists.clone(), setup)?),
             documents,
+            announcer,
             rest: Rest::default(),
             supervision: Supervision { notify, lock },
         });
@@ -147,6 +150,7 @@ impl RunningServer {
         started.hot_restart(offer).await?;
         started.server.stage.set(ServerState::Serving);
         started.server.keep_sockets();
+        Announcer::start(&started.server)?;
         started.server.report_ready();
         let listen = started.server.addresses();
         tracing::info!(zones = count, workers, steered, listen, "serving");
@@ -305,6 +309,9 @@ impl RunningServer {
     /// Stops all threads, workers first.
     fn stop(self) -> Status {
         let Self { server, running, .. } = self;
+        if let Some(announcer) = &server.announcer {
+            announcer.stop();
+        }
         server.rest.stop();
         server.plane.stop();
         server.sources.stop();
@@ -340,6 +347,9 @@ impl RunningServer {
         tracing::info!(pid, version, connections, "handed over");
         let Self { server, running, .. } = self;
         let stopped = tokio::task::spawn_blocking(move || {
+            if let Some(announcer) = &server.announcer {
+                announcer.stop();
+            }
             server.rest.stop();
             server.sources.stop();
             running.stop();

@@ -4,6 +4,7 @@ mod status;
 
 pub use requests::Handler;
 
+use crate::announce::Announcer;
 use crate::control_messages::ControlMessages;
 use crate::documents::Documents;
 use crate::live::{AccessLists, Live};
@@ -39,6 +40,8 @@ pub struct Server {
     /// The credentials of [api], and where they are.
     pub documents: Documents,
     pub rest: Rest,
+    /// `None`: no address is announced.
+    pub announcer: Option<Announcer>,
     /// What the process was started with.
     pub supervision: Supervision,
 }
@@ -242,12 +245,14 @@ impl Server {
         self.plane.change_bypass(lock(&self.live).config());
     }
 
-    /// Starts the drain: closes streams, keeps answering. Returns its duration.
+    /// Starts the drain: withdraws announced addresses, closes streams, keeps answering. Returns its
+    /// duration.
     pub fn start_drain(&self) -> Duration {
         self.stage.set(ServerState::Draining);
         let mut live = lock(&self.live);
         live.close_streams();
-        live.config().server.drain
+        let settle = self.announcer.as_ref().map(Announcer::settle).unwrap_or_default();
+        settle + live.config().server.drain
     }
 
     /// Periodic work: follows the allowed CPUs, frees old settings, logs upstream faults, feeds the

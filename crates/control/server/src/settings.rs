@@ -4,7 +4,9 @@ use answer::CookieSecret;
 use config::{Config, Denied, Diagnostic, Rate};
 use data_plane::ForwardTable;
 use handler::{AccessList, DebtTable, RateLimit, Settings};
+use limit::{AclRule, Prefix};
 use std::error::Error;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -57,6 +59,15 @@ impl LastingState {
     }
 }
 
+/// One address as a prefix.
+fn prefix_of(ip: IpAddr) -> Option<Prefix> {
+    Prefix::new(ip, if ip.is_ipv4() { 32 } else { 128 }).ok()
+}
+
+const fn listed(prefix: Prefix) -> AclRule {
+    AclRule { prefix, listed: true }
+}
+
 fn random_words() -> Result<[u64; 4], getrandom::Error> {
     let mut words = [0; 4];
     for word in &mut words {
@@ -71,6 +82,11 @@ fn random_words() -> Result<[u64; 4], getrandom::Error> {
 /// The kernel returns no random bytes.
 pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, getrandom::Error> {
     let Config { server, acl, limits, .. } = config;
+    // The server's own queries through its announced addresses come from these addresses, which no
+    // client has.
+    let own = || config.anycast.addresses.iter().filter_map(|ip| prefix_of(*ip));
+    let query: Vec<AclRule> = acl.query.iter().copied().chain(own().map(listed)).collect();
+    let exempt: Vec<Prefix> = limits.exempt.iter().copied().chain(own()).collect();
     let cookie_secrets = match &server.cookies {
         cookies if !cookies.enabled => Vec::new(),
         cookies if cookies.secrets.is_empty() => vec![lasting.secret.clone()],
@@ -86,12 +102,12 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
         version: server.version.clone(),
         id: server.id.clone(),
         keepalive: lasting.keepalive,
-        query: AccessList::new(&acl.query),
+        query: AccessList::new(&query),
         recursion: AccessList::new(&acl.recursion),
         notify_from: AccessList::new(&acl.notify_from),
         handled_opcodes: handled_opcodes(),
         silent: acl.denied == Denied::Drop,
-        exempt: AccessList::of(&limits.exempt),
+        exempt: AccessList::of(&exempt),
         clients,
         replies,
         limited,

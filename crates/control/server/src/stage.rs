@@ -50,6 +50,11 @@ impl Stage {
         self.was_ready.fetch_or(is_ready, Ordering::Relaxed) || is_ready
     }
 
+    /// Whether the server was ready once.
+    pub fn was_ready(&self) -> bool {
+        self.was_ready.load(Ordering::Relaxed)
+    }
+
     /// Reports that a new process serves.
     pub fn hand_over(&self) {
         self.handed_over.notify_one();

@@ -48,6 +48,9 @@ pub fn check_startup(config: &Config) -> StartupReport {
     if config.store.kind == StoreKind::Etcd {
         report.errors.extend(of_etcd(&config.etcd, file));
     }
+    let (errors, warnings) = crate::announce::check(config, file);
+    report.errors.extend(errors);
+    report.warnings.extend(warnings);
     if let Ok(Some(identity)) = Identity::of_config(user, group) {
         let unreadable = identity.run_as(|| unreadable(config));
         let (errors, warnings) = unreadable.unwrap_or_default();

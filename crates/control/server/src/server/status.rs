@@ -1,5 +1,6 @@
 //! The status of the server.
 use super::{Server, lock};
+use crate::announce::Announcer;
 use crate::resources::VERSION;
 use data_plane::seconds;
 use server_status::{
@@ -22,6 +23,7 @@ impl Server {
                 .status()
                 .map(|api| ApiStatus { fault: self.documents.credentials.fault(), ..api }),
             certificates: self.certificates(),
+            anycast: self.announcer.as_ref().map(Announcer::status),
             process: Process::read(),
             ..Status::default()
         };

@@ -1,0 +1,279 @@
+//! The announced addresses: from the config to the keeper of their routes, and the thread that
+//! decides and sends heartbeats.
+use crate::server::{Server, lock};
+use anycast::limits::HEARTBEAT_INTERVAL;
+use anycast::{Announcement, Link, Observed, ProbeTarget, Prober, Verdict, now};
+use config::{Anycast, Config, Diagnostic, holds};
+use data_plane::seconds;
+use server_status::{AnycastStatus, ServerState, Status, hindrance};
+use std::error::Error;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, SystemTime};
+
+/// The program of this process, also if its file was replaced.
+const OWN_PROGRAM: &str = "/proc/self/exe";
+/// Between two full looks at a server that is not ready yet.
+const START_INTERVAL: Duration = Duration::from_secs(1);
+
+/// What is announced; `None`: nothing.
+fn announcement(config: &Config) -> Option<Announcement> {
+    let Anycast { addresses, table, .. } = &config.anycast;
+    let announcement = Announcement { addresses: addresses.clone(), table: *table };
+    (config.server.roles.dns && !addresses.is_empty()).then_some(announcement)
+}
+
+/// Adds the addresses to the interface, if the server is to do that: before sockets are opened at
+/// them.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn add_addresses(config: &Config) -> Result<(), Box<dyn Error>> {
+    match announcement(config).filter(|_| config.anycast.add_addresses) {
+        Some(announcement) => anycast::add_addresses(&announcement, &config.anycast.interface)
+            .map_err(|why| format!("[anycast] add_addresses: {why}").into()),
+        None => Ok(()),
+    }
+}
+
+/// Starts the starter of the keeper: before privileges are dropped and before any thread starts.
+/// Says what will keep the addresses from being announced; the server starts all the same.
+///
+/// # Errors
+/// No process can be started.
+pub fn start_keeper(config: &Config) -> Result<Option<Link>, Box<dyn Error>> {
+    let Some(announcement) = announcement(config) else { return Ok(None) };
+    let Anycast { interface, add_addresses, .. } = &config.anycast;
+    for finding in anycast::find_problems(&announcement, interface, *add_addresses) {
+        match finding.is_error {
+            true => tracing::error!("[anycast] {}", finding.text),
+            false => tracing::warn!("[anycast] {}", finding.text),
+        }
+    }
+    let mut command = own_command("anycast-starter", &announcement);
+    let (user, group) = (&config.server.user, &config.server.group);
+    command.args(["--user", user, "--group", group]).process_group(0);
+    let link = Link::start(command);
+    Ok(Some(link.map_err(|why| format!("[anycast] the keeper cannot be started: {why}"))?))
+}
+
+/// A command of this program for one of the processes beside the server.
+pub fn own_command(name: &str, announcement: &Announcement) -> Command {
+    let mut command = Command::new(OWN_PROGRAM);
+    command.arg0("dunlin").arg(name).args(Link::arguments(announcement));
+    command
+}
+
+/// What is wrong with this machine and config for an announcement: errors and warnings.
+pub fn check(config: &Config, file: &Path) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
+    let (mut errors, mut warnings) = (Vec::new(), Vec::new());
+    let Some(announcement) = announcement(config) else { return (errors, warnings) };
+    let Anycast { interface, add_addresses, .. } = &config.anycast;
+    let of_file = |text: &str| Diagnostic::of_file(file, format!("[anycast] {text}"));
+    for finding in anycast::find_problems(&announcement, interface, *add_addresses) {
+        let found = if finding.is_error { &mut errors } else { &mut warnings };
+        found.push(of_file(&finding.text));
+    }
+    for ip in &announcement.addresses {
+        let listen = &config.server.listen;
+        if !listen.iter().any(|one| holds(one, &SocketAddr::new(*ip, one.port()))) {
+            errors.push(of_file(&format!(
+                "no address of [server] listen receives queries for {ip}: add it there"
+            )));
+        }
+    }
+    (errors, warnings)
+}
+
+/// The queries through the announced addresses: each at the first port that receives them.
+fn probe_targets(config: &Config, listen: &[SocketAddr]) -> Vec<ProbeTarget> {
+    let id = config.server.id.as_bytes();
+    let of_address = |ip| {
+        let at = |one: &SocketAddr| SocketAddr::new(ip, one.port());
+        let at = listen.iter().find(|one| holds(one, &at(one))).map(at)?;
+        Some(ProbeTarget { at, id: id.to_vec() })
+    };
+    config.anycast.addresses.iter().copied().filter_map(of_address).collect()
+}
+
+/// The announcement of a running server.
+pub struct Announcer {
+    announcement: Announcement,
+    settle: Duration,
+    state: Mutex<State>,
+    is_ended: AtomicBool,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the status reports.
+struct State {
+    link: Option<Link>,
+    verdict: Verdict,
+    since: SystemTime,
+}
+
+impl Announcer {
+    /// An announcer without its thread. `None`: nothing is announced.
+    pub fn new(config: &Config, link: Option<Link>) -> Option<Self> {
+        let (announcement, link) = (announcement(config)?, Some(link?));
+        let verdict = Verdict::new(config.anycast.hold_down);
+        Some(Self {
+            announcement,
+            settle: config.anycast.settle,
+            state: Mutex::new(State { link, verdict, since: SystemTime::now() }),
+            is_ended: AtomicBool::new(false),
+            thread: Mutex::default(),
+        })
+    }
+
+    /// How long the server answers after a withdrawal until it drains.
+    pub const fn settle(&self) -> Duration {
+        self.settle
+    }
+
+    /// Starts the thread that decides.
+    ///
+    /// # Errors
+    /// A thread cannot be started.
+    pub fn start(server: &Arc<Server>) -> io::Result<()> {
+        let Some(own) = &server.announcer else { return Ok(()) };
+        let targets = probe_targets(lock(&server.live).started(), server.plane.addresses());
+        let of_thread = Arc::clone(server);
+        let run = move || of_thread.announce_until_end(targets);
+        *lock(&own.thread) = Some(thread::Builder::new().name("anycast".into()).spawn(run)?);
+        Ok(())
+    }
+
+    /// Withdraws, and ends the thread and the keeper.
+    pub fn stop(&self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+        if let Some(thread) = lock(&self.thread).take() {
+            thread.thread().unpark();
+            // A panic is logged already; the keeper sees the end of its socket.
+            let _ = thread.join();
+        }
+        lock(&self.state).link = None;
+    }
+
+    /// Decides, tells the keeper, and logs what has changed.
+    fn beat(&self, observed: &Observed) {
+        let mut state = lock(&self.state);
+        let State { link: Some(link), verdict, since } = &mut *state else { return };
+        let was = verdict.reason().is_none();
+        let is = verdict.decide(observed, now());
+        let fault = link.fault();
+        link.beat(is);
+        if was != is {
+            *since = SystemTime::now();
+            match verdict.reason() {
+                None => tracing::info!("the addresses are announced"),
+                Some(why) => tracing::warn!("the addresses are withdrawn: {why}"),
+            }
+        }
+        if let Some(new) = link.fault().filter(|new| fault.as_ref() != Some(new)) {
+            tracing::error!("[anycast] {new}");
+        }
+    }
+
+    /// The status.
+    pub fn status(&self) -> AnycastStatus {
+        let state = lock(&self.state);
+        let link = state.link.as_ref();
+        AnycastStatus {
+            addresses: self.announcement.addresses.iter().map(ToString::to_string).collect(),
+            table: self.announcement.table,
+            is_announced: link.is_some_and(Link::is_announced),
+            device: link.and_then(Link::device).map(str::to_owned),
+            since_seconds: seconds(state.since),
+            reason: state.verdict.reason().map(str::to_owned),
+            fault: link.and_then(Link::fault),
+            withdrawals: state.verdict.withdrawals(),
+        }
+    }
+}
+
+impl Server {
+    /// Sends heartbeats until the end, with what is decided from the readiness of the server and
+    /// from queries through its addresses.
+    fn announce_until_end(self: Arc<Self>, targets: Vec<ProbeTarget>) {
+        let Some(own) = &self.announcer else { return };
+        let mut prober = None;
+        let mut looked = None;
+        while !own.is_ended.load(Ordering::Relaxed) {
+            let mut hindrance = self.own_hindrance(&mut looked);
+            if hindrance.is_none() {
+                // The threads answer: now it can be seen whether the addresses lead to them.
+                hindrance = match &prober {
+                    None => match Prober::start(targets.clone()) {
+                        Ok(started) => {
+                            prober = Some(started);
+                            Some("the addresses are not probed yet".into())
+                        }
+                        Err(why) => Some(format!("the addresses cannot be probed: {why}")),
+                    },
+                    Some(prober) => prober.failure(),
+                };
+            }
+            own.beat(&Observed { hindrance });
+            thread::park_timeout(HEARTBEAT_INTERVAL);
+        }
+    }
+
+    /// Why the server is not ready. The complete status is only needed until it was ready once.
+    fn own_hindrance(&self, looked: &mut Option<Duration>) -> Option<String> {
+        let state = self.stage.state();
+        if state == ServerState::Serving && !self.stage.was_ready() {
+            let now = now();
+            if looked.is_none_or(|at| now.saturating_sub(at) >= START_INTERVAL) {
+                *looked = Some(now);
+                return hindrance(&self.status());
+            }
+            return Some("starting".into());
+        }
+        let (stuck, was_ready) = (self.plane.silent_thread(), self.stage.was_ready());
+        hindrance(&Status { state, stuck, was_ready, ..Status::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("f"), text).expect("a config")
+    }
+
+    #[test]
+    fn each_address_is_probed_at_a_port_that_receives_its_queries() {
+        let config = config("anycast.addresses = [\"192.0.2.53\", \"2001:db8::53\"]");
+        let listen = |all: &[&str]| all.iter().map(|one| one.parse().expect("one")).collect();
+        let targets = |all: &[&str]| {
+            let listen: Vec<SocketAddr> = listen(all);
+            let targets = probe_targets(&config, &listen).into_iter();
+            targets.map(|target| target.at.to_string()).collect::<Vec<_>>()
+        };
+        let both = ["192.0.2.53:53", "[2001:db8::53]:5353"];
+        assert_eq!(targets(&["192.0.2.53:53", "[::]:5353", "0.0.0.0:5300"]), both);
+        assert_eq!(targets(&["127.0.0.1:53"]), [""; 0]);
+    }
+
+    #[test]
+    fn address_that_no_socket_receives_is_an_error_of_the_check() {
+        let listen = "server.listen = [\"127.0.0.1:53\"]\n";
+        let config = config(&format!("{listen}anycast.addresses = [\"192.0.2.53\"]"));
+        let (errors, _) = check(&config, Path::new("f"));
+        let found =
+            errors.iter().any(|one| one.message.contains("receives queries for 192.0.2.53"));
+        assert!(found, "{errors:?}");
+        assert_eq!(
+            check(&Config::load(None).expect("defaults"), Path::new("f")),
+            Default::default()
+        );
+    }
+}

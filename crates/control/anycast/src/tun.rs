@@ -32,6 +32,11 @@ impl Tun {
                     "{FILE} is not there: {why}; load the module `tun`, give a container the device"
                 )
             }
+            Errno::ACCESS => format!(
+                "{FILE} cannot be opened by the user of [server]: `chmod 666 {FILE}`, its usual \
+                 mode (a device needs CAP_NET_ADMIN besides)"
+            ),
+            Errno::PERM => format!("{FILE} is not allowed: DeviceAllow={FILE} rw in the unit"),
             why => format!("{FILE} cannot be opened: {why}"),
         })?;
         let name = attach(&descriptor).map_err(|why| match Errno::from_io_error(&why) {

@@ -2,8 +2,8 @@
 use crate::parts::{cpus, scale};
 use clap::{Args, Parser, Subcommand};
 use client::cli::{
-    Cache, Checks, Endpoint, Fleet, Health, Journal, Records, Reload, Status, Store, Token, Top,
-    Upstream, Zones,
+    Anycast, Cache, Checks, Endpoint, Fleet, Health, Journal, Records, Reload, Status, Store,
+    Token, Top, Upstream, Zones,
 };
 pub use command_line::Output;
 use std::ffi::OsString;
@@ -88,6 +88,12 @@ pub enum Command {
         dunlin upstream list\n  \
         dunlin upstream drain 10.0.0.53")]
     Upstream(Upstream),
+    /// Show, withdraw and announce the addresses of `[anycast]`.
+    #[command(after_help = "Examples:\n  \
+        dunlin anycast status\n  \
+        dunlin anycast withdraw --reason 'rack 7 moves' --wait\n  \
+        dunlin anycast announce")]
+    Anycast(Anycast),
     /// List, set and delete health checks.
     #[command(after_help = "Examples:\n  \
         dunlin checks list\n  \

@@ -31,6 +31,7 @@ pub fn run() -> ExitCode {
         Command::Top(command) => client::top::run(&command),
         Command::Cache(command) => client::cache::run(&command),
         Command::Upstream(command) => client::upstreams::run(&command),
+        Command::Anycast(command) => client::anycast::run(&command),
         Command::Checks(command) => client::checks::run(&command),
         Command::Fleet(command) => client::fleet::run(&command),
         Command::Store(command) => client::store::run(&command),

@@ -7,6 +7,7 @@
 //! `/v1/openapi.json` describes all paths.
 #![forbid(unsafe_code)]
 
+mod anycast;
 mod body;
 mod bulk;
 mod caller;

@@ -108,7 +108,7 @@ pub struct Drained {
     suffixes: Vec<String>,
 }
 
-async fn gather(state: &ApiState) -> Result<Status, Problem> {
+pub async fn gather(state: &ApiState) -> Result<Status, Problem> {
     let (operator, gathering) = (Arc::clone(&state.api.operator), Arc::clone(&state.gathering));
     let gathered = async {
         // One status at a time: frequent requests delay only each other.

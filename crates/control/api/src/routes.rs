@@ -4,8 +4,8 @@ use crate::description::{Description, describe_tags};
 use crate::problem::Problem;
 use crate::state::{Api, ApiState};
 use crate::{
-    bulk, checks, dump, endpoints, fleet, import, journal, manage, operate, revert, sets, snapshot,
-    store, zones,
+    anycast, bulk, checks, dump, endpoints, fleet, import, journal, manage, operate, revert, sets,
+    snapshot, store, zones,
 };
 use axum::Router;
 use axum::routing::get;
@@ -33,6 +33,7 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(operate::flush_cache))
         .routes(routes!(operate::list_upstreams))
         .routes(routes!(operate::put_upstream))
+        .routes(routes!(anycast::show_anycast, anycast::put_anycast))
         .routes(routes!(checks::list_checks))
         .routes(routes!(checks::get_check, checks::put_check, checks::delete_check))
         .routes(routes!(endpoints::list_health))

@@ -46,6 +46,10 @@ pub trait ServerControl: Send + Sync + 'static {
     /// Serves the held content of a zone, or of every held zone.
     fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>>;
 
+    /// Withdraws the announced addresses for a reason, or (`None`) leaves them to the server again,
+    /// durably. May block.
+    fn withdraw(&self, reason: Option<String>) -> Result<(), String>;
+
     /// Creates, lists, rotates or revokes credentials.
     fn manage_tokens(
         &self,

@@ -194,6 +194,48 @@ pub struct UpgradeStore {
 }
 
 #[derive(Args, Debug)]
+pub struct Anycast {
+    #[command(subcommand)]
+    pub command: AnycastCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AnycastCommand {
+    /// Show whether the addresses are announced, and why not. Exit status 1: they are not.
+    #[command(after_help = "Example:\n  dunlin anycast status -o json | jq .reason")]
+    Status(AdminServer),
+    /// Withdraw the addresses, also over restarts, until `announce`.
+    ///
+    /// The server goes on to answer. Before it is stopped, leave routers the time to use others.
+    #[command(after_help = "Example:\n  dunlin anycast withdraw --reason 'rack 7 moves' --wait")]
+    Withdraw(Withdraw),
+    /// Leave the addresses to the server again, which announces them while it answers.
+    #[command(after_help = "Example:\n  dunlin anycast announce --wait")]
+    Announce(Announce),
+}
+
+#[derive(Args, Debug)]
+pub struct Withdraw {
+    /// Why, for the log and the status.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Wait until the route is gone.
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
+pub struct Announce {
+    /// Wait until the route is there.
+    #[arg(long)]
+    pub wait: bool,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
 pub struct Upstream {
     #[command(subcommand)]
     pub command: UpstreamCommand,

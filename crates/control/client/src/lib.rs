@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod accept;
+pub mod anycast;
 pub mod cache;
 pub mod checks;
 #[allow(missing_docs, reason = "doc comments are help texts there")]

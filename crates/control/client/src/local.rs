@@ -6,10 +6,10 @@ use config::Admin;
 use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use server_status::Status;
 use server_status::command::{
     AcceptedZone, Credential, FlushScope, ReloadOutcome, ThreadCacheEntry, ThreadFlushed,
 };
+use server_status::{AnycastStatus, Status};
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::IpAddr;
@@ -126,6 +126,18 @@ impl LocalClient {
         let mut request = ApiRequest::new(Method::PUT, path);
         request.body = Some(json!({ "drained": drained }));
         read_field(self.0.request(request)?.body, "suffixes")
+    }
+
+    /// The announced addresses.
+    pub fn anycast(&self) -> CommandResult<AnycastStatus> {
+        read(self.get("/v1/anycast".into())?)
+    }
+
+    /// Withdraws the announced addresses for a reason, or leaves them to the server.
+    pub fn withdraw(&self, reason: Option<&str>) -> CommandResult<AnycastStatus> {
+        let mut request = ApiRequest::new(Method::PUT, "/v1/anycast".into());
+        request.body = Some(json!({ "withdrawn": reason.is_some(), "reason": reason }));
+        read(self.0.request(request)?.body)
     }
 
     /// A page of the targets of checks, with these parameters of the query.

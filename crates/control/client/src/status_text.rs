@@ -51,16 +51,16 @@ pub fn signatures(zone: &ZoneStatus, now: f64) -> Option<String> {
     })
 }
 
-/// Whether the addresses are announced, since when, and why not.
+/// Whether the addresses are announced, since when (such as "5s ago"), and why not.
 pub fn anycast_text(anycast: &AnycastStatus, since: &str) -> String {
     let addresses: Vec<String> = anycast.addresses.iter().map(|one| plain(one)).collect();
     let table = anycast.table;
     let state = match (&anycast.fault, &anycast.reason) {
         _ if anycast.is_announced => {
             let device = anycast.device.as_deref().map(plain).unwrap_or_default();
-            format!("announced since {since}, in table {table} by {device}")
+            format!("announced {since}, in table {table} by {device}")
         }
-        (_, Some(reason)) => format!("withdrawn since {since}: {}", plain(reason)),
+        (_, Some(reason)) => format!("withdrawn {since}: {}", plain(reason)),
         (Some(fault), None) => format!("not announced: {}", plain(fault)),
         (None, None) => "about to be announced".to_owned(),
     };

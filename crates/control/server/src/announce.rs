@@ -1,16 +1,18 @@
 //! The announced addresses: from the config to the keeper of their routes, and the thread that
 //! decides and sends heartbeats.
+use crate::limits::WITHDRAWAL_LEN_MAX as FILE_LEN_MAX;
 use crate::server::{Server, lock};
 use anycast::limits::HEARTBEAT_INTERVAL;
 use anycast::{Announcement, Link, Observed, ProbeTarget, Prober, Verdict, now};
 use config::{Anycast, Config, Diagnostic, holds};
 use data_plane::seconds;
+use durable::FileForm;
 use server_status::{AnycastStatus, ServerState, Status, hindrance};
 use std::error::Error;
-use std::io;
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -21,6 +23,29 @@ use std::time::{Duration, SystemTime};
 const OWN_PROGRAM: &str = "/proc/self/exe";
 /// Between two full looks at a server that is not ready yet.
 const START_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The file of an operator's withdrawal in `[server] data_dir`: its reason, or nothing.
+const FILE: &str = "anycast.state";
+
+fn form() -> FileForm {
+    let (what, owner) = ("withdrawal", "announced addresses".to_owned());
+    FileForm { what, owner, form: 1, len_max: FILE_LEN_MAX, old: Vec::new() }
+}
+
+/// Why an operator has withdrawn the addresses. A file that cannot be used withdraws, too: the
+/// operator may have had reasons.
+fn read_reason(file: &Path) -> Option<String> {
+    let unusable = |why: String| format!("{why}; `dunlin anycast announce` replaces it");
+    let mut text = String::new();
+    match form().open(file) {
+        Err(why) => Some(unusable(why)),
+        Ok(None) => None,
+        Ok(Some(mut content)) => match content.read_to_string(&mut text) {
+            Err(why) => Some(unusable(format!("{}: {why}", file.display()))),
+            Ok(_) => Some(text).filter(|text| !text.is_empty()),
+        },
+    }
+}
 
 /// What is announced; `None`: nothing.
 fn announcement(config: &Config) -> Option<Announcement> {
@@ -107,6 +132,8 @@ pub struct Announcer {
     announcement: Announcement,
     settle: Duration,
     state: Mutex<State>,
+    /// What an operator has said; `None`: there is no `data_dir`.
+    file: Option<PathBuf>,
     is_ended: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -116,6 +143,8 @@ struct State {
     link: Option<Link>,
     verdict: Verdict,
     since: SystemTime,
+    /// Why an operator has withdrawn the addresses.
+    withdrawn: Option<String>,
 }
 
 impl Announcer {
@@ -123,10 +152,14 @@ impl Announcer {
     pub fn new(config: &Config, link: Option<Link>) -> Option<Self> {
         let (announcement, link) = (announcement(config)?, Some(link?));
         let verdict = Verdict::new(config.anycast.hold_down);
+        let file = config.server.folder().map(|folder| folder.join(FILE));
+        let withdrawn = file.as_deref().and_then(read_reason);
+        let since = SystemTime::now();
         Some(Self {
             announcement,
             settle: config.anycast.settle,
-            state: Mutex::new(State { link, verdict, since: SystemTime::now() }),
+            state: Mutex::new(State { link, verdict, since, withdrawn }),
+            file,
             is_ended: AtomicBool::new(false),
             thread: Mutex::default(),
         })
@@ -164,9 +197,12 @@ impl Announcer {
     /// Decides, tells the keeper, and logs what has changed.
     fn beat(&self, observed: &Observed) {
         let mut state = lock(&self.state);
-        let State { link: Some(link), verdict, since } = &mut *state else { return };
+        let State { link: Some(link), verdict, since, withdrawn } = &mut *state else { return };
         let was = verdict.reason().is_none();
-        let is = verdict.decide(observed, now());
+        let by_operator = || withdrawn.as_ref().map(|why| format!("by an operator: {why}"));
+        // Before the server is ready, its own reason says more.
+        let hindrance = observed.hindrance.clone().or_else(by_operator);
+        let is = verdict.decide(&Observed { hindrance }, now());
         let fault = link.fault();
         link.beat(is);
         if was != is {
@@ -179,6 +215,25 @@ impl Announcer {
         if let Some(new) = link.fault().filter(|new| fault.as_ref() != Some(new)) {
             tracing::error!("[anycast] {new}");
         }
+    }
+
+    /// Withdraws the addresses for a reason, also over restarts, or (`None`) decides again.
+    ///
+    /// # Errors
+    /// It cannot be made durable; nothing has changed.
+    pub fn withdraw(&self, reason: Option<String>) -> Result<(), String> {
+        let Some(file) = &self.file else {
+            return Err("a withdrawal outlives restarts: set [server] data_dir".into());
+        };
+        let text = reason.clone().unwrap_or_default();
+        let written = form().replace(file, 0o640, |out| out.write_all(text.as_bytes()));
+        written.map_err(|why| format!("{} cannot be saved: {why}", file.display()))?;
+        match &reason {
+            Some(why) => tracing::warn!("an operator withdraws the addresses: {why}"),
+            None => tracing::info!("an operator leaves the addresses to the server"),
+        }
+        lock(&self.state).withdrawn = reason;
+        Ok(())
     }
 
     /// The status.
@@ -275,5 +330,22 @@ mod tests {
             check(&Config::load(None).expect("defaults"), Path::new("f")),
             Default::default()
         );
+    }
+
+    #[test]
+    fn withdrawal_outlives_a_restart_and_a_damaged_file_withdraws() {
+        let folder = std::env::temp_dir().join(format!("dunlin-withdrawn-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let file = folder.join(FILE);
+        assert_eq!(read_reason(&file), None);
+        for (text, expected) in [("rack 7", Some("rack 7")), ("", None)] {
+            form().replace(&file, 0o640, |out| out.write_all(text.as_bytes())).expect("written");
+            assert_eq!(read_reason(&file).as_deref(), expected);
+        }
+        std::fs::write(&file, "damaged").expect("written");
+        let told = read_reason(&file).expect("withdrawn");
+        assert!(told.contains(FILE) && told.contains("dunlin anycast announce"), "{told}");
+        assert_eq!(std::fs::read(&file).expect("it stays"), b"damaged");
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

@@ -51,6 +51,10 @@ impl ServerControl for TestServer {
         unreachable!("only the status is requested")
     }
 
+    fn withdraw(&self, _: Option<String>) -> Result<(), String> {
+        unreachable!("only the status is requested")
+    }
+
     fn reload(&self, _: bool) -> ControlFuture<'_, ReloadOutcome> {
         unreachable!("only the status is requested")
     }

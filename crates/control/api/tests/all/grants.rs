@@ -49,6 +49,7 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
         ),
         ("PUT", "/v1/snapshot") => ("application/octet-stream", Value::Null),
         ("PUT", "/v1/upstreams/{server}") => ("application/json", json!({ "drained": true })),
+        ("PUT", "/v1/anycast") => ("application/json", json!({ "withdrawn": false })),
         ("PUT", "/v1/checks/{check}") => ("application/json", json!({ "kind": "tcp", "port": 1 })),
         ("PUT", "/v1/endpoints/{address}") => {
             ("application/json", json!({ "state": "drain", "any": true }))

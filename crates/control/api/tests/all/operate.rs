@@ -23,6 +23,20 @@ fn request_during_the_start_gets_503() {
 }
 
 #[test]
+fn addresses_are_withdrawn_with_a_reason() {
+    let scene = Scene::new();
+    assert_eq!(scene.get("/v1/anycast").done()["addresses"], json!(["192.0.2.53"]));
+    let put = |body: &str| scene.put("/v1/anycast", body);
+    assert_eq!(put(r#"{"withdrawn":true,"reason":"rack 7"}"#).done()["is_announced"], true);
+    put(r#"{"withdrawn":false}"#).done();
+    put(r#"{"withdrawn":true}"#).refused(422);
+    put(r#"{"withdrawn":true,"reason":""}"#).refused(422);
+    put(r#"{"withdrawn":true,"reason":"two\nlines"}"#).refused(422);
+    put(r#"{"withdrawn":false,"reason":"rack 7"}"#).refused(422);
+    put(r#"{"withdrawn":true,"reason":"full disk"}"#).refused(503);
+}
+
+#[test]
 fn api_offers_the_operations_of_the_admin_socket() {
     let scene = Scene::new();
     assert_eq!(scene.get("/v1/status").done()["state"], "serving");

@@ -13,7 +13,7 @@ use serde_json::Value;
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome, TokenRequest,
 };
-use server_status::{ServerState, Status, UpstreamStatus, ZoneStatus};
+use server_status::{AnycastStatus, ServerState, Status, UpstreamStatus, ZoneStatus};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -45,6 +45,11 @@ impl ServerControl for Fake {
         Status {
             state: ServerState::Serving,
             zones: vec![ZoneStatus { name: OF_FILE.into(), ..ZoneStatus::default() }],
+            anycast: Some(AnycastStatus {
+                addresses: vec!["192.0.2.53".into()],
+                is_announced: true,
+                ..AnycastStatus::default()
+            }),
             upstreams: vec![UpstreamStatus { server, ..UpstreamStatus::default() }],
             ..Status::default()
         }
@@ -66,6 +71,13 @@ impl ServerControl for Fake {
                 Command::Drain { .. } => Ok(CommandOutcome::Drained(vec![".".into()])),
             }
         })
+    }
+
+    fn withdraw(&self, reason: Option<String>) -> Result<(), String> {
+        match reason.as_deref() {
+            Some("full disk") => Err("anycast.state cannot be saved".into()),
+            _ => Ok(()),
+        }
     }
 
     fn reload(&self, _: bool) -> ControlFuture<'_, ReloadOutcome> {

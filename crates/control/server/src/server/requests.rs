@@ -37,6 +37,11 @@ impl api::ServerControl for Server {
         Box::pin(Self::accept(self, zone))
     }
 
+    fn withdraw(&self, reason: Option<String>) -> Result<(), String> {
+        let none = || "[anycast] names no addresses".to_owned();
+        self.announcer.as_ref().ok_or_else(none)?.withdraw(reason)
+    }
+
     fn manage_tokens(
         &self,
         request: TokenRequest,

@@ -10,6 +10,7 @@ mod fleet_node;
 mod pair;
 mod served;
 
+mod anycast;
 mod check;
 mod commands;
 mod corefile;

@@ -76,7 +76,8 @@ impl Served {
         Self::spawn(command, &self.folder)
     }
 
-    fn spawn(command: &mut Command, folder: &Path) -> Self {
+    /// Starts a server by a command without its arguments, on the files of a folder.
+    pub fn spawn(command: &mut Command, folder: &Path) -> Self {
         let mut child = command
             .args(["serve", "-c"])
             .arg(folder.join("dunlin.toml"))
@@ -99,7 +100,8 @@ impl Served {
         served.start = before;
         // A server without the role `dns` has no address.
         let listen = serving["listen"].as_str().expect("text");
-        served.address = if listen.is_empty() { address } else { listen.parse().expect(listen) };
+        let first = listen.split(' ').next().filter(|first| !first.is_empty());
+        served.address = first.map_or(address, |first| first.parse().expect(listen));
         served
     }
 

@@ -2,9 +2,10 @@
 
 use ops::Ops;
 use server_status::{
-    ApiStatus, CacheStatus, ConfigStatus, HealthStatus, HostsStatus, KubernetesStatus,
-    KubernetesStream, ServerState, SignatureSpan, Status, StatusHistogram, StoreStatus,
-    StreamStatus, ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
+    AnycastStatus, ApiStatus, CacheStatus, ConfigStatus, HealthStatus, HostsStatus,
+    KubernetesStatus, KubernetesStream, ServerState, SignatureSpan, Status, StatusHistogram,
+    StoreStatus, StreamStatus, ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState,
+    ZoneStatus,
 };
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -156,6 +157,11 @@ pub fn status(looks: u64) -> Status {
         },
         imbalance: 1.25,
         upstreams: vec![upstream("192.0.2.53:53", looks), upstream("[2001:db8::53]:53", 0)],
+        anycast: Some(AnycastStatus {
+            addresses: vec!["192.0.2.53".into()],
+            withdrawals: looks,
+            ..AnycastStatus::default()
+        }),
         xdp: Some(xdp(looks)),
         cache: Some(CacheStatus { hits: looks, misses: 1, ..CacheStatus::default() }),
         store: Some(StoreStatus { revision: looks, zones: 1, ..StoreStatus::default() }),

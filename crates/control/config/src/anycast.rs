@@ -25,6 +25,8 @@ pub struct Anycast {
     pub settle: Duration,
     /// The shortest time between a withdrawal and the next announcement.
     pub hold_down: Duration,
+    /// Percent of the zones: more that answer SERVFAIL withdraw. 100: never.
+    pub fail_zones: u8,
 }
 
 impl Anycast {
@@ -38,6 +40,7 @@ impl Anycast {
             add_addresses: section.read("add_addresses", false, values::boolean),
             settle: section.read("settle", seconds(5), units::duration(DRAIN)),
             hold_down: section.read("hold_down", seconds(5), units::duration(ANYCAST_HOLD)),
+            fail_zones: section.read("fail_zones", 100, values::number(1..=100)),
         };
         let addresses = &anycast.addresses;
         let twice = |(nth, ip): (usize, &IpAddr)| addresses[..nth].contains(ip);

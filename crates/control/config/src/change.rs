@@ -180,6 +180,7 @@ mod tests {
         anycast.add_addresses = true
         anycast.settle = "1s"
         anycast.hold_down = "1s"
+        anycast.fail_zones = 50
         ops.listen = "127.0.0.1:2"
         ops.hosts = ["a.example"]
         api.listen = "127.0.0.1:3"

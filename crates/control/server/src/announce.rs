@@ -7,7 +7,7 @@ use anycast::{Announcement, Link, Observed, ProbeTarget, Prober, Verdict, now};
 use config::{Anycast, Config, Diagnostic, holds};
 use data_plane::seconds;
 use durable::FileForm;
-use server_status::{AnycastStatus, ServerState, Status, hindrance};
+use server_status::{AnycastStatus, ServerState, Status, ZoneState, ZoneStatus, hindrance};
 use std::error::Error;
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use std::time::{Duration, SystemTime};
 
 /// The program of this process, also if its file was replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
-/// Between two full looks at a server that is not ready yet.
-const START_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks at all zones.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The file of an operator's withdrawal in `[server] data_dir`: its reason, or nothing.
 const FILE: &str = "anycast.state";
@@ -45,6 +45,11 @@ fn read_reason(file: &Path) -> Option<String> {
             Ok(_) => Some(text).filter(|text| !text.is_empty()),
         },
     }
+}
+
+/// Whether zones are to be looked at again.
+fn is_due(looked: Option<Duration>) -> bool {
+    looked.is_none_or(|at| now().saturating_sub(at) >= LOOK_INTERVAL)
 }
 
 /// What is announced; `None`: nothing.
@@ -127,10 +132,24 @@ fn probe_targets(config: &Config, listen: &[SocketAddr]) -> Vec<ProbeTarget> {
     config.anycast.addresses.iter().copied().filter_map(of_address).collect()
 }
 
+/// Why too many zones answer SERVFAIL; `None`: not more than this percentage.
+fn failed_zones(status: &Status, percent_max: u8) -> Option<String> {
+    let is_failed = |zone: &&ZoneStatus| zone.state == ZoneState::Unloaded;
+    let (stored, of_store) =
+        status.store.as_ref().map_or((0, 0), |store| (store.zones, store.servfail));
+    let all = status.zones.len() as u64 + stored;
+    let failed = status.zones.iter().filter(is_failed).count() as u64 + of_store;
+    let text = format!(
+        "{failed} of {all} zones answer SERVFAIL, more than fail_zones = {percent_max} (percent)"
+    );
+    (failed * 100 > all * u64::from(percent_max)).then_some(text)
+}
+
 /// The announcement of a running server.
 pub struct Announcer {
     announcement: Announcement,
     settle: Duration,
+    fail_zones: u8,
     state: Mutex<State>,
     /// What an operator has said; `None`: there is no `data_dir`.
     file: Option<PathBuf>,
@@ -158,6 +177,7 @@ impl Announcer {
         Some(Self {
             announcement,
             settle: config.anycast.settle,
+            fail_zones: config.anycast.fail_zones,
             state: Mutex::new(State { link, verdict, since, withdrawn }),
             file,
             is_ended: AtomicBool::new(false),
@@ -259,7 +279,7 @@ impl Server {
     fn announce_until_end(self: Arc<Self>, targets: Vec<ProbeTarget>) {
         let Some(own) = &self.announcer else { return };
         let mut prober = None;
-        let mut looked = None;
+        let (mut looked, mut zones) = (None, (None, None));
         while !own.is_ended.load(Ordering::Relaxed) {
             let mut hindrance = self.own_hindrance(&mut looked);
             if hindrance.is_none() {
@@ -275,18 +295,32 @@ impl Server {
                     Some(prober) => prober.failure(),
                 };
             }
+            let hindrance = hindrance.or_else(|| self.zone_hindrance(own.fail_zones, &mut zones));
             own.beat(&Observed { hindrance });
             thread::park_timeout(HEARTBEAT_INTERVAL);
         }
+    }
+
+    /// Why too many zones fail, seen once in a while. `seen`: when, and what.
+    fn zone_hindrance(
+        &self,
+        percent_max: u8,
+        (at, seen): &mut (Option<Duration>, Option<String>),
+    ) -> Option<String> {
+        if percent_max < 100 && is_due(*at) {
+            let mut status = Status::default();
+            self.sources.fill_status(&mut status);
+            (*at, *seen) = (Some(now()), failed_zones(&status, percent_max));
+        }
+        seen.clone()
     }
 
     /// Why the server is not ready. The complete status is only needed until it was ready once.
     fn own_hindrance(&self, looked: &mut Option<Duration>) -> Option<String> {
         let state = self.stage.state();
         if state == ServerState::Serving && !self.stage.was_ready() {
-            let now = now();
-            if looked.is_none_or(|at| now.saturating_sub(at) >= START_INTERVAL) {
-                *looked = Some(now);
+            if is_due(*looked) {
+                *looked = Some(now());
                 return hindrance(&self.status());
             }
             return Some("starting".into());
@@ -299,6 +333,7 @@ impl Server {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use server_status::StoreStatus;
 
     fn config(text: &str) -> Config {
         Config::parse(Path::new("f"), text).expect("a config")
@@ -330,6 +365,18 @@ mod tests {
             check(&Config::load(None).expect("defaults"), Path::new("f")),
             Default::default()
         );
+    }
+
+    #[test]
+    fn share_of_failed_zones_withdraws_above_its_maximum() {
+        let zone = |state| ZoneStatus { state, ..ZoneStatus::default() };
+        let states = [ZoneState::Unloaded, ZoneState::Saved, ZoneState::Current];
+        let mut status = Status { zones: states.map(zone).into(), ..Status::default() };
+        status.store = Some(StoreStatus { zones: 1, servfail: 1, ..StoreStatus::default() });
+        let told = failed_zones(&status, 49).expect("too many");
+        assert!(told.starts_with("2 of 4 zones answer SERVFAIL"), "{told}");
+        assert_eq!(failed_zones(&status, 50), None);
+        assert_eq!(failed_zones(&Status::default(), 1), None, "a forwarder");
     }
 
     #[test]

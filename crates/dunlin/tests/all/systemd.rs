@@ -16,6 +16,7 @@ use std::time::Duration;
 use test_support::wait::deadline;
 
 const UNIT: &str = include_str!("../../../../packaging/systemd/dunlin.service");
+const OF_ANYCAST: &str = include_str!("../../../../examples/anycast/systemd.conf");
 /// Maximum of `systemd-analyze security`, in tenths: 2.0 is "OK", 10 "unsafe".
 const EXPOSURE_MAX: u32 = 20;
 
@@ -45,9 +46,19 @@ fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd")
 }
 
+/// Also with what announced addresses need: CAP_NET_ADMIN, one device, netlink.
 #[test]
 fn exposure_of_the_unit_is_low() {
-    let unit = packaging().join("dunlin.service");
+    expect_low_exposure(packaging().join("dunlin.service"));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("units-of-anycast");
+    let more = folder.join("dunlin.service.d");
+    fs::create_dir_all(&more).expect("a folder");
+    fs::write(folder.join("dunlin.service"), UNIT).expect("a file");
+    fs::write(more.join("anycast.conf"), OF_ANYCAST).expect("a file");
+    expect_low_exposure(folder.join("dunlin.service"));
+}
+
+fn expect_low_exposure(unit: PathBuf) {
     let threshold = format!("--threshold={EXPOSURE_MAX}");
     // It fails if the exposure is higher.
     let arguments = ["security", "--offline=true", "--no-pager", &threshold];
@@ -74,6 +85,9 @@ fn systemd_knows_every_line_of_the_units() {
     fs::create_dir_all(&folder).expect("a folder");
     let service = UNIT.replace("/usr/bin/dunlin", env!("CARGO_BIN_EXE_dunlin"));
     fs::write(folder.join("dunlin.service"), service).expect("a file");
+    let more = folder.join("dunlin.service.d");
+    fs::create_dir_all(&more).expect("a folder");
+    fs::write(more.join("anycast.conf"), OF_ANYCAST).expect("a file");
     fs::copy(packaging().join("dunlin.socket"), folder.join("dunlin.socket")).expect("a file");
     let mut verify = Command::new("systemd-analyze");
     verify.args(["verify", "--man=false"]).arg(folder.join("dunlin.service"));

@@ -56,7 +56,7 @@ fn missing() -> Option<&'static str> {
         return Some("network namespaces: run it as root");
     }
     let is_there = |path: &&str| Path::new(path).exists();
-    if !["/usr/sbin/bird", "/usr/bin/bird"].iter().any(|path| is_there(&path)) {
+    if !["/usr/sbin/bird", "/usr/bin/bird"].iter().any(is_there) {
         return Some("bird: install bird2");
     }
     (!is_there(&"/dev/net/tun")).then_some("/dev/net/tun: load the module `tun`")

@@ -1,7 +1,7 @@
 //! The command `dunlin`: the command line, and what runs behind each command.
 #![forbid(unsafe_code)]
 
-mod beside;
+mod anycast_process;
 mod check;
 mod cli;
 mod import;
@@ -47,8 +47,8 @@ pub fn run() -> ExitCode {
         Command::Cpus(command) => cpus::run(&command),
         Command::Scale(command) => scale::run(&command),
         Command::Import(command) => import::run(&command),
-        Command::AnycastStarter(command) => beside::start_keeper(&command),
-        Command::AnycastKeeper(command) => beside::keep_routes(&command),
+        Command::AnycastStarter(command) => anycast_process::start_keeper(&command),
+        Command::AnycastKeeper(command) => anycast_process::keep_routes(&command),
         Command::Lab(command) => lab::run(&command),
         Command::Manual(command) => manual::write(&command).map_err(Into::into),
         Command::Completions(command) => manual::complete(&command).map_err(Into::into),

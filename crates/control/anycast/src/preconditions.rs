@@ -118,7 +118,8 @@ fn of_settings(announcement: &Announcement, read: impl Fn(&str) -> Option<String
     let off = "net.ipv6.conf.default.disable_ipv6";
     if has(true) && read(off).is_some_and(|value| value != "0") {
         found.push(error(format!(
-            "IPv6 is off for new devices, so that no IPv6 address can be announced: `sysctl {off}=0`"
+            "IPv6 is off for new devices, so that no IPv6 address can be announced: `sysctl \
+             {off}=0`"
         )));
     }
     let strict = "net.ipv4.conf.all.rp_filter";

@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 /// The query without its header: `id.server. CH TXT`.
-const QUESTION: &[u8] = b"\x02id\x06server\x00\x00\x10\x00\x03";
+const ID_SERVER: &[u8] = b"\x02id\x06server\x00\x00\x10\x00\x03";
 const HEADER_LEN: usize = 12;
 /// Response codes that a server gives to this query: an identity, or that it has none.
 const NOERROR: u8 = 0;
@@ -82,8 +82,8 @@ fn probe_until_end(targets: &[ProbeTarget], shared: &Shared) {
         let begun = Instant::now();
         let mut failure = None;
         for (target, [udp, tcp]) in targets.iter().zip(&mut rows) {
-            let of_udp = udp.note(probe_udp(target), "UDP", target, socket_drops);
-            let of_tcp = tcp.note(probe_tcp(target), "TCP", target, socket_drops);
+            let of_udp = udp.count_result(probe_udp(target), "UDP", target, socket_drops);
+            let of_tcp = tcp.count_result(probe_tcp(target), "TCP", target, socket_drops);
             failure = failure.or(of_udp).or(of_tcp);
         }
         *shared.failure() = failure;
@@ -111,7 +111,7 @@ struct MissingRow {
 
 impl MissingRow {
     /// Counts a result; returns what is wrong.
-    fn note(
+    fn count_result(
         &mut self,
         probed: Probed,
         transport: &str,
@@ -144,14 +144,14 @@ impl MissingRow {
 /// A query with this number.
 fn query(number: u16) -> Vec<u8> {
     let [high, low] = number.to_be_bytes();
-    [&[high, low, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0], QUESTION].concat()
+    [&[high, low, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0], ID_SERVER].concat()
 }
 
 /// Judges a message; `None`: it is no response to this query.
 fn judge(response: &[u8], query: &[u8], id: &[u8]) -> Option<Probed> {
     let is_response = response.get(2).is_some_and(|flags| flags & 0x80 != 0);
     let is_own = response.get(..2) == query.get(..2);
-    if !is_response || !is_own || response.get(HEADER_LEN..query.len()) != Some(QUESTION) {
+    if !is_response || !is_own || response.get(HEADER_LEN..query.len()) != Some(ID_SERVER) {
         return None;
     }
     let expected = if id.is_empty() { REFUSED } else { NOERROR };

@@ -11,7 +11,7 @@ pub const FILE: &str = "/dev/net/tun";
 /// The kernel replaces `%d` by the first free number.
 const NAME: &[u8] = b"dunlin%d";
 
-/// A TUN device. Nobody reads from it: no rule leads packets to its routes.
+/// A TUN device. No process reads from it, because no rule leads packets to its routes.
 pub struct Tun {
     /// Its end is the end of the device and of the routes on it.
     _descriptor: OwnedFd,

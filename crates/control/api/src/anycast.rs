@@ -58,7 +58,7 @@ pub async fn show_anycast(
     put, path = "/v1/anycast", tag = "operate",
     request_body = WithdrawnBody,
     responses(
-        (status = 200, body = AnycastBody, description = "The announcement as it was a moment later"),
+        (status = 200, body = AnycastBody, description = "The announcement a moment later"),
         Refusals,
     )
 )]

@@ -9,7 +9,7 @@ use crate::upstreams::write_upstreams;
 use command_line::{Paint, Side, align, count, format_bytes, plain, plural, span};
 use server_status::{
     ApiStatus, CacheStatus, Fault, HostsStatus, ServerState, Status, StatusHistogram, StoreStatus,
-    TapStatus, ThreadStatus, XdpStatus, ZoneState, ZoneStatus,
+    TapStatus, ThreadStatus, ZoneState, ZoneStatus,
 };
 use std::error::Error;
 use std::io::{self, Write};
@@ -96,7 +96,7 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
         fact("anycast", &status_text::anycast_text(anycast, &ago(anycast.since_seconds)))?;
     }
     if let Some(xdp) = &status.xdp {
-        fact("xdp", &xdp_text(xdp))?;
+        fact("xdp", &status_text::xdp_text(xdp))?;
     }
     if let Some(cache) = &status.cache {
         fact("cache", &cache_text(cache))?;
@@ -129,27 +129,6 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let memory = format_bytes(process.resident_bytes);
     let files = format!("{} of {} files", count(process.open_files), count(process.open_files_max));
     fact("process", &format!("{memory} in RAM, {files}, {} of CPU", span(process.cpu_seconds)))
-}
-
-/// The mode and counters of the AF_XDP interface.
-fn xdp_text(status: &XdpStatus) -> String {
-    let interface = plain(&status.interface);
-    if let Some(failed) = &status.failed {
-        return format!("{interface} uses sockets only: {}", plain(failed));
-    }
-    let copied = if status.zero_copy { "zero copy" } else { "copied" };
-    let joined = if status.joined { ", in a dispatcher" } else { "" };
-    let count_of = |name: &str| status.passed.get(name).copied().unwrap_or_default();
-    let left: u64 = ["route", "neighbour", "long", "socket"].map(count_of).iter().sum();
-    let lost: u64 = status.queues.iter().flat_map(|queue| queue.lost.values()).sum();
-    format!(
-        "{interface}, {}{joined}, {copied}, {}; {} taken, {} left to sockets, {} lost",
-        plain(&status.mode),
-        plural(status.queues.len(), "queue"),
-        count(count_of("taken")),
-        count(left),
-        count(lost)
-    )
 }
 
 fn stream_text(status: &Status) -> String {

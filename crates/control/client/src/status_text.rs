@@ -1,8 +1,9 @@
 //! Formats parts of a status as text.
 use crate::limits::STATUS_ERRORS_MAX;
 use command_line::{count, plain, plural, short, utc};
-use server_status::HeldZone;
-use server_status::{AnycastStatus, DocumentsStatus, HealthStatus, StatusHistogram, ZoneStatus};
+use server_status::{
+    AnycastStatus, DocumentsStatus, HealthStatus, HeldZone, StatusHistogram, XdpStatus, ZoneStatus,
+};
 
 /// The time within which this share of all events ended; `-` without events.
 pub fn quantile(histogram: &StatusHistogram, share: f64) -> String {
@@ -49,6 +50,27 @@ pub fn signatures(zone: &ZoneStatus, now: f64) -> Option<String> {
         ),
         false => format!("its signatures expire in {}: sign it again", command_line::span(left)),
     })
+}
+
+/// The mode and counters of the AF_XDP interface.
+pub fn xdp_text(status: &XdpStatus) -> String {
+    let interface = plain(&status.interface);
+    if let Some(failed) = &status.failed {
+        return format!("{interface} uses sockets only: {}", plain(failed));
+    }
+    let copied = if status.zero_copy { "zero copy" } else { "copied" };
+    let joined = if status.joined { ", in a dispatcher" } else { "" };
+    let count_of = |name: &str| status.passed.get(name).copied().unwrap_or_default();
+    let left: u64 = ["route", "neighbour", "long", "socket"].map(count_of).iter().sum();
+    let lost: u64 = status.queues.iter().flat_map(|queue| queue.lost.values()).sum();
+    format!(
+        "{interface}, {}{joined}, {copied}, {}; {} taken, {} left to sockets, {} lost",
+        plain(&status.mode),
+        plural(status.queues.len(), "queue"),
+        count(count_of("taken")),
+        count(left),
+        count(lost)
+    )
 }
 
 /// Whether the addresses are announced, since when (such as "5s ago"), and why not.

@@ -94,13 +94,13 @@ mod tests {
     use crate::Config;
     use std::path::Path;
 
-    fn told(text: &str) -> String {
+    fn errors_of(text: &str) -> String {
         let errors = Config::parse(Path::new("f"), text).expect_err("something is wrong");
         errors.iter().map(|error| format!("{error}\n")).collect()
     }
 
     #[test]
-    fn addresses_are_whole_ones_of_hosts() {
+    fn addresses_are_those_of_hosts() {
         let text = "[anycast]\naddresses = [\"192.0.2.53/32\", \"2001:db8::53\"]\ntable = 1000";
         let anycast = Config::parse(Path::new("f"), text).expect("a config").anycast;
         let expected: Vec<IpAddr> =
@@ -112,16 +112,16 @@ mod tests {
             ("fe80::1", "no address of a host"),
             ("192.0.2.53\", \"192.0.2.53/32", "names an address twice"),
         ] {
-            let told = told(&format!("anycast.addresses = [ \"{address}\"]"));
-            assert!(told.contains(wrong), "{told}");
+            let found = errors_of(&format!("anycast.addresses = [ \"{address}\"]"));
+            assert!(found.contains(wrong), "{found}");
         }
     }
 
     #[test]
     fn tables_of_the_kernel_are_refused() {
         for table in KERNEL_TABLES {
-            assert!(told(&format!("anycast.table = {table}")).contains("f:1:17"), "{table}");
+            assert!(errors_of(&format!("anycast.table = {table}")).contains("f:1:17"), "{table}");
         }
-        assert!(told("anycast.interface = \"\"").contains("is empty"));
+        assert!(errors_of("anycast.interface = \"\"").contains("is empty"));
     }
 }

@@ -1,13 +1,12 @@
 //! The announced addresses: from the config to the keeper of their routes, and the thread that
 //! decides and sends heartbeats.
 use crate::limits::WITHDRAWAL_LEN_MAX as FILE_LEN_MAX;
-use crate::server::{Server, lock};
 use anycast::limits::HEARTBEAT_INTERVAL;
 use anycast::{Announcement, Link, Observed, ProbeTarget, Prober, Verdict, now};
 use config::{Anycast, Config, Diagnostic, holds};
 use data_plane::seconds;
 use durable::FileForm;
-use server_status::{AnycastStatus, ServerState, Status, ZoneState, ZoneStatus, hindrance};
+use server_status::AnycastStatus;
 use std::error::Error;
 use std::io::{self, Read};
 use std::net::SocketAddr;
@@ -15,14 +14,12 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
 
 /// The program of this process, also if its file was replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
-/// Between two looks at all zones.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The file of an operator's withdrawal in `[server] data_dir`: its reason, or nothing.
 const FILE: &str = "anycast.state";
@@ -45,11 +42,6 @@ fn read_reason(file: &Path) -> Option<String> {
             Ok(_) => Some(text).filter(|text| !text.is_empty()),
         },
     }
-}
-
-/// Whether zones are to be looked at again.
-fn is_due(looked: Option<Duration>) -> bool {
-    looked.is_none_or(|at| now().saturating_sub(at) >= LOOK_INTERVAL)
 }
 
 /// What is announced; `None`: nothing.
@@ -122,7 +114,7 @@ pub fn check(config: &Config, file: &Path) -> (Vec<Diagnostic>, Vec<Diagnostic>)
 }
 
 /// The queries through the announced addresses: each at the first port that receives them.
-fn probe_targets(config: &Config, listen: &[SocketAddr]) -> Vec<ProbeTarget> {
+pub fn probe_targets(config: &Config, listen: &[SocketAddr]) -> Vec<ProbeTarget> {
     let id = config.server.id.as_bytes();
     let of_address = |ip| {
         let at = |one: &SocketAddr| SocketAddr::new(ip, one.port());
@@ -132,24 +124,14 @@ fn probe_targets(config: &Config, listen: &[SocketAddr]) -> Vec<ProbeTarget> {
     config.anycast.addresses.iter().copied().filter_map(of_address).collect()
 }
 
-/// Why too many zones answer SERVFAIL; `None`: not more than this percentage.
-fn failed_zones(status: &Status, percent_max: u8) -> Option<String> {
-    let is_failed = |zone: &&ZoneStatus| zone.state == ZoneState::Unloaded;
-    let (stored, of_store) =
-        status.store.as_ref().map_or((0, 0), |store| (store.zones, store.servfail));
-    let all = status.zones.len() as u64 + stored;
-    let failed = status.zones.iter().filter(is_failed).count() as u64 + of_store;
-    let text = format!(
-        "{failed} of {all} zones answer SERVFAIL, more than fail_zones = {percent_max} (percent)"
-    );
-    (failed * 100 > all * u64::from(percent_max)).then_some(text)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The announcement of a running server.
 pub struct Announcer {
     announcement: Announcement,
     settle: Duration,
-    fail_zones: u8,
     state: Mutex<State>,
     /// What an operator has said; `None`: there is no `data_dir`.
     file: Option<PathBuf>,
@@ -177,7 +159,6 @@ impl Announcer {
         Some(Self {
             announcement,
             settle: config.anycast.settle,
-            fail_zones: config.anycast.fail_zones,
             state: Mutex::new(State { link, verdict, since, withdrawn }),
             file,
             is_ended: AtomicBool::new(false),
@@ -190,17 +171,40 @@ impl Announcer {
         self.settle
     }
 
-    /// Starts the thread that decides.
+    /// Starts the thread that decides, ten times a second: from what `hindrance` says of the
+    /// server, and from queries through the addresses.
     ///
     /// # Errors
-    /// A thread cannot be started.
-    pub fn start(server: &Arc<Server>) -> io::Result<()> {
-        let Some(own) = &server.announcer else { return Ok(()) };
-        let targets = probe_targets(lock(&server.live).started(), server.plane.addresses());
-        let of_thread = Arc::clone(server);
-        let run = move || of_thread.announce_until_end(targets);
-        *lock(&own.thread) = Some(thread::Builder::new().name("anycast".into()).spawn(run)?);
+    /// The thread cannot be started.
+    pub fn start(
+        self: &Arc<Self>,
+        targets: Vec<ProbeTarget>,
+        mut hindrance: impl FnMut() -> Option<String> + Send + 'static,
+    ) -> io::Result<()> {
+        let own = Arc::clone(self);
+        let run = move || own.run(targets, &mut hindrance);
+        *lock(&self.thread) = Some(thread::Builder::new().name("anycast".into()).spawn(run)?);
         Ok(())
+    }
+
+    /// Sends heartbeats until the end.
+    fn run(&self, targets: Vec<ProbeTarget>, hindrance: &mut dyn FnMut() -> Option<String>) {
+        let mut prober = None;
+        while !self.is_ended.load(Ordering::Relaxed) {
+            let hindrance = hindrance().or_else(|| match &prober {
+                // The threads answer: now it can be seen whether the addresses lead to them.
+                None => match Prober::start(targets.clone()) {
+                    Ok(started) => {
+                        prober = Some(started);
+                        Some("the addresses are not probed yet".into())
+                    }
+                    Err(why) => Some(format!("the addresses cannot be probed: {why}")),
+                },
+                Some(prober) => prober.failure(),
+            });
+            self.beat(hindrance);
+            thread::park_timeout(HEARTBEAT_INTERVAL);
+        }
     }
 
     /// Withdraws, and ends the thread and the keeper.
@@ -215,13 +219,13 @@ impl Announcer {
     }
 
     /// Decides, tells the keeper, and logs what has changed.
-    fn beat(&self, observed: &Observed) {
+    fn beat(&self, hindrance: Option<String>) {
         let mut state = lock(&self.state);
         let State { link: Some(link), verdict, since, withdrawn } = &mut *state else { return };
         let was = verdict.reason().is_none();
         let by_operator = || withdrawn.as_ref().map(|why| format!("by an operator: {why}"));
         // Before the server is ready, its own reason says more.
-        let hindrance = observed.hindrance.clone().or_else(by_operator);
+        let hindrance = hindrance.or_else(by_operator);
         let is = verdict.decide(&Observed { hindrance }, now());
         let fault = link.fault();
         link.beat(is);
@@ -273,67 +277,9 @@ impl Announcer {
     }
 }
 
-impl Server {
-    /// Sends heartbeats until the end, with what is decided from the readiness of the server and
-    /// from queries through its addresses.
-    fn announce_until_end(self: Arc<Self>, targets: Vec<ProbeTarget>) {
-        let Some(own) = &self.announcer else { return };
-        let mut prober = None;
-        let (mut looked, mut zones) = (None, (None, None));
-        while !own.is_ended.load(Ordering::Relaxed) {
-            let mut hindrance = self.own_hindrance(&mut looked);
-            if hindrance.is_none() {
-                // The threads answer: now it can be seen whether the addresses lead to them.
-                hindrance = match &prober {
-                    None => match Prober::start(targets.clone()) {
-                        Ok(started) => {
-                            prober = Some(started);
-                            Some("the addresses are not probed yet".into())
-                        }
-                        Err(why) => Some(format!("the addresses cannot be probed: {why}")),
-                    },
-                    Some(prober) => prober.failure(),
-                };
-            }
-            let hindrance = hindrance.or_else(|| self.zone_hindrance(own.fail_zones, &mut zones));
-            own.beat(&Observed { hindrance });
-            thread::park_timeout(HEARTBEAT_INTERVAL);
-        }
-    }
-
-    /// Why too many zones fail, seen once in a while. `seen`: when, and what.
-    fn zone_hindrance(
-        &self,
-        percent_max: u8,
-        (at, seen): &mut (Option<Duration>, Option<String>),
-    ) -> Option<String> {
-        if percent_max < 100 && is_due(*at) {
-            let mut status = Status::default();
-            self.sources.fill_status(&mut status);
-            (*at, *seen) = (Some(now()), failed_zones(&status, percent_max));
-        }
-        seen.clone()
-    }
-
-    /// Why the server is not ready. The complete status is only needed until it was ready once.
-    fn own_hindrance(&self, looked: &mut Option<Duration>) -> Option<String> {
-        let state = self.stage.state();
-        if state == ServerState::Serving && !self.stage.was_ready() {
-            if is_due(*looked) {
-                *looked = Some(now());
-                return hindrance(&self.status());
-            }
-            return Some("starting".into());
-        }
-        let (stuck, was_ready) = (self.plane.silent_thread(), self.stage.was_ready());
-        hindrance(&Status { state, stuck, was_ready, ..Status::default() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use server_status::StoreStatus;
 
     fn config(text: &str) -> Config {
         Config::parse(Path::new("f"), text).expect("a config")
@@ -365,18 +311,6 @@ mod tests {
             check(&Config::load(None).expect("defaults"), Path::new("f")),
             Default::default()
         );
-    }
-
-    #[test]
-    fn share_of_failed_zones_withdraws_above_its_maximum() {
-        let zone = |state| ZoneStatus { state, ..ZoneStatus::default() };
-        let states = [ZoneState::Unloaded, ZoneState::Saved, ZoneState::Current];
-        let mut status = Status { zones: states.map(zone).into(), ..Status::default() };
-        status.store = Some(StoreStatus { zones: 1, servfail: 1, ..StoreStatus::default() });
-        let told = failed_zones(&status, 49).expect("too many");
-        assert!(told.starts_with("2 of 4 zones answer SERVFAIL"), "{told}");
-        assert_eq!(failed_zones(&status, 50), None);
-        assert_eq!(failed_zones(&Status::default(), 1), None, "a forwarder");
     }
 
     #[test]

@@ -115,7 +115,7 @@ impl RunningServer {
         let (tap, lists) = (TapThread::start(tap_settings(&config))?, AccessLists::default());
         let (sockets, on_queues) = ((&listening[..], shared), (placement, bypass));
         let plane = DataPlane::new(&config, sockets, on_queues, connections, tap);
-        let announcer = Announcer::new(&config, keeper);
+        let announcer = Announcer::new(&config, keeper).map(Arc::new);
         let server = Arc::new(Server {
             started: SystemTime::now(),
             plane,
@@ -150,7 +150,7 @@ impl RunningServer {
         started.hot_restart(offer).await?;
         started.server.stage.set(ServerState::Serving);
         started.server.keep_sockets();
-        Announcer::start(&started.server)?;
+        started.server.start_announcing()?;
         started.server.report_ready();
         let listen = started.server.addresses();
         tracing::info!(zones = count, workers, steered, listen, "serving");

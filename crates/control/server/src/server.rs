@@ -1,4 +1,5 @@
 //! The running server: status, reload, commands, drain, and hand-over.
+mod announcing;
 mod requests;
 mod status;
 
@@ -41,7 +42,7 @@ pub struct Server {
     pub documents: Documents,
     pub rest: Rest,
     /// `None`: no address is announced.
-    pub announcer: Option<Announcer>,
+    pub announcer: Option<Arc<Announcer>>,
     /// What the process was started with.
     pub supervision: Supervision,
 }
@@ -245,13 +246,13 @@ impl Server {
         self.plane.change_bypass(lock(&self.live).config());
     }
 
-    /// Starts the drain: withdraws announced addresses, closes streams, keeps answering. Returns its
-    /// duration.
+    /// Starts the drain: withdraws announced addresses, closes streams, keeps answering. Returns
+    /// its duration.
     pub fn start_drain(&self) -> Duration {
         self.stage.set(ServerState::Draining);
         let mut live = lock(&self.live);
         live.close_streams();
-        let settle = self.announcer.as_ref().map(Announcer::settle).unwrap_or_default();
+        let settle = self.announcer.as_ref().map(|one| one.settle()).unwrap_or_default();
         settle + live.config().server.drain
     }
 

@@ -1,4 +1,4 @@
-//! Announced addresses, end to end: a server, BIRD beside it, and BIRD at its neighbor, which has
+//! Announced addresses, end to end: a server, its BIRD, and BIRD at its neighbor, which has
 //! routes to the addresses only while the server answers.
 use crate::served::{HEAD, NOERROR, Process, Served, binary, exchange, query, rcode, text, zone};
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,18 +25,20 @@ const SILENT_MAX: Duration = Duration::from_secs(2);
 /// What the server's BIRD announces: the routes of the table.
 const OF_SERVER: &str = include_str!("../../../../examples/anycast/bird.conf");
 
-/// The neighbor uses what it is told.
+/// The neighbor uses what it receives.
 const OF_NEIGHBOR: &str = r#"
 router id 192.0.2.2;
 protocol device { scan time 1; }
 protocol kernel { ipv4 { import none; export all; }; }
 protocol kernel { ipv6 { import none; export all; }; }
 protocol bgp down4 {
-  local 192.0.2.2 as 64513; neighbor 192.0.2.1 as 64512; connect delay time 1; connect retry time 1;
+  local 192.0.2.2 as 64513; neighbor 192.0.2.1 as 64512;
+  connect delay time 1; connect retry time 1;
   ipv4 { import all; export none; };
 }
 protocol bgp down6 {
-  local 2001:db8::2 as 64513; neighbor 2001:db8::1 as 64512; connect delay time 1; connect retry time 1;
+  local 2001:db8::2 as 64513; neighbor 2001:db8::1 as 64512;
+  connect delay time 1; connect retry time 1;
   ipv6 { import all; export none; };
 }
 "#;
@@ -100,7 +102,8 @@ impl Bed {
         let [v4, v6] = ADDRESSES;
         let config = format!(
             "listen = [\"0.0.0.0:53\", \"[::]:53\"]\nuser = \"65534\"\ngroup = \"65533\"\n\
-             drain = \"0s\"\nid = \"a1\"\ndata_dir = {data:?}\n[acl]\nquery = [\"192.0.2.0/24\", \"2001:db8::/64\"]\n\
+             drain = \"0s\"\nid = \"a1\"\ndata_dir = {data:?}\n\
+             [acl]\nquery = [\"192.0.2.0/24\", \"2001:db8::/64\"]\n\
              [admin]\nsocket = {socket:?}\n[anycast]\naddresses = [\"{v4}/32\", \"{v6}/128\"]\n\
              add_addresses = true\n{more}\n{}",
             zone("a.test")
@@ -160,8 +163,8 @@ impl Bed {
         );
     }
 
-    /// The processes beside the server: their starter, and the keeper.
-    fn beside(&self) -> Option<(u32, u32)> {
+    /// The processes of the server: their starter, and the keeper.
+    fn processes(&self) -> Option<(u32, u32)> {
         let starter = child_of(self.served.child.id(), "anycast-starter")?;
         Some((starter, child_of(starter, "anycast-keeper")?))
     }
@@ -169,7 +172,7 @@ impl Bed {
     /// Nothing is left of a server that has ended.
     fn expect_nothing_left(&self, (starter, keeper): (u32, u32)) {
         let alive = || [starter, keeper].iter().filter(|pid| is_alive(**pid)).count();
-        wait::until_eq("processes beside the server", alive, 0);
+        wait::until_eq("processes of the server", alive, 0);
         let told = |line: &str| self.spaces.told_by(line).unwrap_or_default();
         assert!(!told("ip -n {s} -o link show").contains("dunlin0"), "the device");
         for family in [4, 6] {
@@ -242,8 +245,8 @@ fn end_of_a_server_withdraws_its_addresses_and_leaves_nothing() {
     let mut bed = Bed::start("anycast-kill", "");
     bed.expect_answers();
     bed.expect_status(0, "\"is_announced\":true");
-    let beside = wait::until("starter and keeper", || bed.beside());
-    for pid in [beside.0, beside.1] {
+    let processes = wait::until("starter and keeper", || bed.processes());
+    for pid in [processes.0, processes.1] {
         for key in ["CapEff", "CapPrm"] {
             assert_eq!(field(pid, key).as_deref(), Some(NET_ADMIN), "{key}");
         }
@@ -256,7 +259,7 @@ fn end_of_a_server_withdraws_its_addresses_and_leaves_nothing() {
     bed.served.child.kill().expect("it runs");
     expect_within("kill -9", bed.wait_for_routes(0, "withdrawn"), GONE_MAX);
     bed.served.status();
-    bed.expect_nothing_left(beside);
+    bed.expect_nothing_left(processes);
 }
 
 #[test]
@@ -269,12 +272,12 @@ fn silence_withdraws_and_what_was_killed_comes_back() {
     expect_within("SIGSTOP", bed.wait_for_routes(0, "withdrawn"), SILENT_MAX);
     bed.served.signal(Signal::CONT);
     bed.wait_for_routes(2, "announced again after SIGCONT");
-    let (_, keeper) = wait::until("starter and keeper", || bed.beside());
+    let (_, keeper) = wait::until("starter and keeper", || bed.processes());
     signal(keeper, Signal::KILL);
     expect_within("keeper killed", bed.wait_for_routes(0, "withdrawn"), SILENT_MAX);
     bed.wait_for_routes(2, "announced again by a new keeper");
     bed.expect_answers();
-    let (starter, keeper) = wait::until("starter and keeper", || bed.beside());
+    let (starter, keeper) = wait::until("starter and keeper", || bed.processes());
     signal(starter, Signal::KILL);
     signal(keeper, Signal::KILL);
     expect_within("both killed", bed.wait_for_routes(0, "withdrawn"), SILENT_MAX);
@@ -287,7 +290,7 @@ fn server_that_ends_withdraws_before_it_stops_to_answer() {
         return skip(missing);
     }
     let mut bed = Bed::start("anycast-end", "settle = \"1h\"");
-    let beside = wait::until("starter and keeper", || bed.beside());
+    let processes = wait::until("starter and keeper", || bed.processes());
     bed.served.signal(Signal::TERM);
     bed.wait_for_routes(0, "withdrawn");
     bed.expect_status(1, "draining");
@@ -295,7 +298,7 @@ fn server_that_ends_withdraws_before_it_stops_to_answer() {
     let reply = within(&bed.spaces.client, || exchange_from(at, &query("ns.a.test")));
     assert_eq!(rcode(&reply), NOERROR, "it answers until `settle` is over");
     bed.served.end();
-    bed.expect_nothing_left(beside);
+    bed.expect_nothing_left(processes);
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn serve(reply: impl Fn(&[u8]) -> Vec<u8> + Send + Clone + 'static) -> u16 {
     });
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
-            let mut query = vec![0; 2 + HEADER_LEN + QUESTION.len()];
+            let mut query = vec![0; 2 + HEADER_LEN + ID_SERVER.len()];
             if stream.read_exact(&mut query).is_ok() {
                 let reply = reply(&query[2..]);
                 let _ =
@@ -73,10 +73,10 @@ fn silence_and_foreign_messages_are_missing_answers() {
 #[test]
 fn wrong_answer_counts_at_once_and_a_missing_one_after_five_without_drops() {
     let (target, mut row) = (target(53, b""), MissingRow::default());
-    let wrong = row.note(Probed::Wrong("why".into()), "UDP", &target, || 0);
+    let wrong = row.count_result(Probed::Wrong("why".into()), "UDP", &target, || 0);
     assert!(wrong.is_some_and(|text| text.contains("127.0.0.1:53 answers")));
     let miss = |row: &mut MissingRow, drops: u64| {
-        row.note(Probed::Missing("late".into()), "UDP", &target, || drops).is_some()
+        row.count_result(Probed::Missing("late".into()), "UDP", &target, || drops).is_some()
     };
     let mut found: Vec<bool> = (0..6).map(|_| miss(&mut row, 7)).collect();
     assert_eq!(found, [false, false, false, false, true, true]);
@@ -84,7 +84,7 @@ fn wrong_answer_counts_at_once_and_a_missing_one_after_five_without_drops() {
     // The sockets drop: the server is overloaded, and the others would be, too.
     found = (0..20).map(|nth| miss(&mut row, nth)).collect();
     assert!(!found.contains(&true), "{found:?}");
-    assert_eq!(row.note(Probed::Right, "UDP", &target, || 0), None);
+    assert_eq!(row.count_result(Probed::Right, "UDP", &target, || 0), None);
     assert_eq!(row.count, 0);
 }
 

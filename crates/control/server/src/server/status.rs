@@ -1,6 +1,5 @@
 //! The status of the server.
 use super::{Server, lock};
-use crate::announce::Announcer;
 use crate::resources::VERSION;
 use data_plane::seconds;
 use server_status::{
@@ -23,7 +22,7 @@ impl Server {
                 .status()
                 .map(|api| ApiStatus { fault: self.documents.credentials.fault(), ..api }),
             certificates: self.certificates(),
-            anycast: self.announcer.as_ref().map(Announcer::status),
+            anycast: self.announcer.as_ref().map(|one| one.status()),
             process: Process::read(),
             ..Status::default()
         };

@@ -49,12 +49,12 @@ impl Keeper {
         loop {
             self.wait()?;
             if self.receive()? {
+                self.withdraw();
                 return Ok(());
             }
             match self.is_wanted() {
                 true => self.announce(),
-                // Closing the descriptor removes device and routes.
-                false => self.held = Held::Nothing,
+                false => self.withdraw(),
             }
             self.report();
         }
@@ -120,6 +120,20 @@ impl Keeper {
         self.tried = now();
     }
 
+    /// Closes the device, which removes the routes. Of a route that goes with its device the kernel
+    /// informs no routing daemon, which then has to look by itself; so they are removed first.
+    fn withdraw(&mut self) {
+        if let Held::Routes(_, link) = &self.held
+            && let Ok(mut netlink) = Netlink::open()
+        {
+            for route in routes(&self.announcement, *link) {
+                // What others have removed is gone, too.
+                let _ = netlink.delete_route(&route);
+            }
+        }
+        self.held = Held::Nothing;
+    }
+
     /// Whether the device still has all routes.
     fn has_routes(&self, link: u32) -> bool {
         let Announcement { addresses, table } = &self.announcement;
@@ -152,6 +166,15 @@ impl Keeper {
     }
 }
 
+/// The routes to all addresses, on this device.
+fn routes(announcement: &Announcement, link: u32) -> impl Iterator<Item = TableRoute> {
+    let table = announcement.table;
+    announcement.addresses.iter().copied().map(move |to| {
+        let len = if to.is_ipv4() { 32 } else { 128 };
+        TableRoute { to, len, table, protocol: PROTOCOL, link }
+    })
+}
+
 /// Makes the device and adds all routes.
 fn hold(announcement: &Announcement) -> Result<(Tun, u32), String> {
     let tun = Tun::open()?;
@@ -160,10 +183,7 @@ fn hold(announcement: &Announcement) -> Result<(Tun, u32), String> {
     let mut netlink = Netlink::open().map_err(of_kernel)?;
     let link = netlink.link(LinkId::Name(name)).map_err(of_kernel)?.index;
     netlink.set_up(link).map_err(of_kernel)?;
-    let table = announcement.table;
-    for to in announcement.addresses.iter().copied() {
-        let len = if to.is_ipv4() { 32 } else { 128 };
-        let route = TableRoute { to, len, table, protocol: PROTOCOL, link };
+    for route in routes(announcement, link) {
         netlink.add_route(&route).map_err(|why| refusal(&route, &why))?;
     }
     Ok((tun, link))

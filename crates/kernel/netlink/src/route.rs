@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 // `linux/rtnetlink.h`, `linux/fib_rules.h`.
 const NEW_ROUTE: u16 = 24;
+const DELETE_ROUTE: u16 = 25;
 const GET_ROUTE: u16 = 26;
 const GET_RULE: u16 = 34;
 /// Bytes of the header of a message about a route.
@@ -58,13 +59,25 @@ impl Netlink {
     /// The table has a route to this prefix already (`EEXIST`), the interface is down, IPv6 is off
     /// on it, or the kernel refuses.
     pub fn add_route(&mut self, route: &TableRoute) -> io::Result<()> {
+        self.change_route(NEW_ROUTE, CREATE | EXCLUSIVE, route)
+    }
+
+    /// Removes a route that [`Netlink::add_route`] has added.
+    ///
+    /// # Errors
+    /// There is none, or the kernel refuses.
+    pub fn delete_route(&mut self, route: &TableRoute) -> io::Result<()> {
+        self.change_route(DELETE_ROUTE, 0, route)
+    }
+
+    fn change_route(&mut self, kind: u16, flags: u16, route: &TableRoute) -> io::Result<()> {
         let to = bytes_of(route.to);
         let mut header = [0; HEADER];
         header[..2].copy_from_slice(&[family(&to), route.len]);
         header[5..8].copy_from_slice(&[route.protocol, ON_LINK, UNICAST]);
         let (table, link) = (route.table.to_ne_bytes(), route.link.to_ne_bytes());
         let attributes = [(TO, &to[..]), (TABLE, &table[..]), (LINK, &link[..])];
-        self.request(NEW_ROUTE, ACK | CREATE | EXCLUSIVE, &header, &attributes).map(drop)
+        self.request(kind, ACK | flags, &header, &attributes).map(drop)
     }
 
     /// The routes of a table, of IPv4 and IPv6.

@@ -2,7 +2,7 @@
 use crate::limits::{ANYCAST_ADDRESSES_MAX, ANYCAST_HOLD, DRAIN, INTERFACE_LEN_MAX};
 use crate::section::Section;
 use crate::units;
-use crate::values::{self, Wrong, describe};
+use crate::values::{self, Wrong};
 use std::net::IpAddr;
 use std::time::Duration;
 use toml::de::DeValue;
@@ -61,7 +61,7 @@ fn address(value: &DeValue<'_>) -> Result<IpAddr, Wrong> {
     let ip = prefix.address();
     let len = if ip.is_ipv4() { 32 } else { 128 };
     if prefix.len() != len {
-        let message = format!("expected one address, found the prefix {}", describe(value));
+        let message = format!("expected one address, found the prefix {prefix}");
         let help = Some(format!(
             "announce the address as /{len}; the routing daemon may announce a prefix around it"
         ));
@@ -107,7 +107,7 @@ mod tests {
             ["192.0.2.53", "2001:db8::53"].iter().map(|ip| ip.parse().expect("one")).collect();
         assert_eq!((anycast.addresses, anycast.table), (expected, 1000));
         for (address, wrong) in [
-            ("192.0.2.0/24", "f:1:24: expected one address"),
+            ("192.0.2.0/24", "f:1:23: expected one address"),
             ("127.0.0.1/32", "no address of a host"),
             ("fe80::1", "no address of a host"),
             ("192.0.2.53\", \"192.0.2.53/32", "names an address twice"),

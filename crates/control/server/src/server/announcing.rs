@@ -7,20 +7,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks at all zones.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// Between two reads of the states of all zones.
+const ZONES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What was seen at the last looks, each with its time.
+/// What is known of the zones, each with the time it was read.
 #[derive(Default)]
-struct Seen {
+struct ZoneCounts {
     start: Option<Duration>,
     zones: Option<Duration>,
     failed_zones: Option<String>,
 }
 
-/// Whether zones are to be looked at again.
+/// Whether zones are to be read again.
 fn is_due(looked: Option<Duration>) -> bool {
-    looked.is_none_or(|at| now().saturating_sub(at) >= LOOK_INTERVAL)
+    looked.is_none_or(|at| now().saturating_sub(at) >= ZONES_INTERVAL)
 }
 
 /// Why too many zones answer SERVFAIL; `None`: not more than this percentage.
@@ -48,10 +48,10 @@ impl Server {
             let config = live.started();
             (probe_targets(config, self.plane.addresses()), config.anycast.fail_zones)
         };
-        let (server, mut seen) = (Arc::clone(self), Seen::default());
+        let (server, mut known) = (Arc::clone(self), ZoneCounts::default());
         announcer.start(targets, move || {
-            let own = server.own_hindrance(&mut seen.start);
-            own.or_else(|| server.zone_hindrance(percent_max, &mut seen))
+            let own = server.own_hindrance(&mut known.start);
+            own.or_else(|| server.zone_hindrance(percent_max, &mut known))
         })
     }
 
@@ -69,15 +69,15 @@ impl Server {
         hindrance(&Status { state, stuck, was_ready, ..Status::default() })
     }
 
-    /// Why too many zones fail, looked at once in a while.
-    fn zone_hindrance(&self, percent_max: u8, seen: &mut Seen) -> Option<String> {
-        if percent_max < 100 && is_due(seen.zones) {
+    /// Why too many zones fail, read once in a while.
+    fn zone_hindrance(&self, percent_max: u8, known: &mut ZoneCounts) -> Option<String> {
+        if percent_max < 100 && is_due(known.zones) {
             let mut status = Status::default();
             self.sources.fill_status(&mut status);
-            seen.failed_zones = failed_zones(&status, percent_max);
-            seen.zones = Some(now());
+            known.failed_zones = failed_zones(&status, percent_max);
+            known.zones = Some(now());
         }
-        seen.failed_zones.clone()
+        known.failed_zones.clone()
     }
 }
 

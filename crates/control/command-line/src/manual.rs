@@ -22,8 +22,9 @@ pub fn write_manual(command: &Command, folder: &Path) -> io::Result<()> {
     let mut page = Vec::new();
     man.render(&mut page)?;
     fs::write(folder.join(man.get_filename()), page)?;
-    // A command of another program has its page and its help there.
-    let own = command.get_subcommands().filter(|command| !command.is_disable_help_flag_set());
+    // A command of another program has its page and its help there; hidden ones are not for users.
+    let is_own = |one: &&Command| !one.is_disable_help_flag_set() && !one.is_hide_set();
+    let own = command.get_subcommands().filter(is_own);
     own.into_iter().try_for_each(|command| write_manual(command, folder))
 }
 

@@ -46,7 +46,7 @@ impl CacheCandidate {
         let name = &fast_parse.padded()[..usize::from(self.name_len)];
         let checks_itself = flags(packet.buf).has(Flags::CD);
         let kind = cache::QueryKind::new(fast_parse.rtype.0, Class::IN.0, false, checks_itself);
-        CacheKey { hash: self.hash, kind: kind.in_view(packet.context.view.0), name }
+        CacheKey { hash: self.hash, kind: kind.in_view(packet.context.view.0.into()), name }
     }
 
     /// The reply that [`CachePath::answer`] wrote.

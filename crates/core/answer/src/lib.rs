@@ -70,7 +70,7 @@ use cname_chain::CnameChain;
 use cookies::CookieMemo;
 use fast_path::FastPath;
 use hosts::HostEntry;
-use image::{Forwards, Rewrites, ZoneTable};
+use image::{Forwards, Location, Rewrites, ZoneTable};
 use limit::Acl;
 use limits::{TAIL_MAX, UDP_SIZE_DEFAULT};
 use packet::{BURST_MAX, DropReason, Packet};
@@ -107,6 +107,8 @@ pub struct Policy<'p> {
     pub notify_from: Acl<'p>,
     /// Bit n: a handler outside the data plane decides messages of opcode n.
     pub handled_opcodes: u16,
+    /// Where clients are: `packet::LocationNumber` counts them from 1.
+    pub locations: &'p [Location],
 }
 
 impl Policy<'_> {
@@ -132,6 +134,7 @@ impl Default for Policy<'_> {
             recursion: Acl::ALL,
             notify_from: Acl::NONE,
             handled_opcodes: 0,
+            locations: &[],
         }
     }
 }

@@ -88,7 +88,7 @@ pub(crate) fn key<'n>(key: &HashKey, view: View, name: &'n QName, query: &Query)
     let hash = key.hash(name.padded(), 0, bytes.len() - 1);
     let kind =
         QueryKind::new(query.rtype.0, query.class.0, query.dnssec_ok(), query.flags.has(Flags::CD));
-    CacheKey { hash, kind: kind.in_view(view.0), name: bytes }
+    CacheKey { hash, kind: kind.in_view(view.0.into()), name: bytes }
 }
 
 /// Answers from the cache if the entry is good enough. `first`: the name is that of the question.

@@ -8,6 +8,7 @@
 mod forwards;
 mod hash;
 mod leaf;
+mod location;
 mod node;
 mod rewrites;
 mod zone;
@@ -15,6 +16,7 @@ mod zone;
 pub use forwards::{ForwardRule, Forwards};
 pub use hash::{HASH_KEY_WORDS, HashKey};
 pub use leaf::{LEAF_HEAD_LEN, Leaf, Nodes, bucket_of, last_bucket, same};
+pub use location::{InvalidLocation, Location};
 pub use node::{
     DECLARED_BITS, Declared, HAS_RULES, NODE_HEAD_LEN, Node, Part, RecordSet, Records, SET_HEAD_LEN,
 };

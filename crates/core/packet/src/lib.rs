@@ -59,23 +59,35 @@ pub struct QueryContext {
     pub transport: Transport,
     /// The view that answers.
     pub view: View,
+    /// Where the client is.
+    pub location: LocationNumber,
 }
 
 impl QueryContext {
-    /// The context of a query that its client sent itself, in the default view.
+    /// The context of a query that its client sent itself, in the default view, from a location
+    /// that is not known.
     #[inline]
     pub const fn new(client: SocketAddr, transport: Transport) -> Self {
-        Self { client, transport, view: View::DEFAULT }
+        Self { client, transport, view: View::DEFAULT, location: LocationNumber::UNKNOWN }
     }
 }
 
 /// The number of a view: zones, cache entries and reply rates of one view do not concern another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct View(pub u16);
+pub struct View(pub u8);
 
 impl View {
     /// The view of every query that no rule gives another.
     pub const DEFAULT: Self = Self(0);
+}
+
+/// The number of a client's location among those of the settings, from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LocationNumber(pub u16);
+
+impl LocationNumber {
+    /// No rule says where the client is.
+    pub const UNKNOWN: Self = Self(0);
 }
 
 /// Where a packet was received.

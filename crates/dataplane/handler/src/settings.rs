@@ -107,6 +107,7 @@ impl Settings {
             recursion: self.recursion.acl(),
             notify_from: self.notify_from.acl(),
             handled_opcodes: self.handled_opcodes,
+            locations: &[],
         }
     }
 }

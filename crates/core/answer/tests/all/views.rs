@@ -33,7 +33,7 @@ impl Resolver for Recorder {
     fn count(&mut self, _lookup: CacheLookup) {}
 
     fn request(&mut self, key: &CacheKey<'_>, _group: u16, packet: &Packet<'_>) -> bool {
-        assert_eq!(key.kind.view(), packet.context.view.0);
+        assert_eq!(key.kind.view(), u16::from(packet.context.view.0));
         true
     }
 
@@ -86,11 +86,11 @@ fn cache_is_looked_up_and_filled_by_view() {
     assert!(verdicts.iter().all(|(verdict, _)| *verdict == Verdict::Deferred), "{verdicts:?}");
     // The first is looked up on the full path, the others on both.
     assert!(
-        recorder.0.iter().filter(|view| **view == OTHER.0).count() >= 2,
+        recorder.0.iter().filter(|view| **view == u16::from(OTHER.0)).count() >= 2,
         "{recorder:?}",
         recorder = recorder.0
     );
-    assert!(recorder.0.iter().all(|view| [0, OTHER.0].contains(view)));
+    assert!(recorder.0.iter().all(|view| [0, u16::from(OTHER.0)].contains(view)));
 }
 
 #[test]

@@ -90,6 +90,14 @@ pub(super) fn exists(state: &Path) -> bool {
     fs::metadata(state.join(NAME)).is_ok_and(|file| file.len() > 0)
 }
 
+impl Drop for Journal {
+    /// Unlocks the file also for a child that has its descriptor for a moment, before it executes
+    /// its program.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
+
 impl Journal {
     /// Opens the journal and locks it. Nothing, where another process holds it.
     pub(super) fn open(state: &Path) -> Result<Option<Self>> {

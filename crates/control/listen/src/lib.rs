@@ -1,6 +1,6 @@
 //! Accepts, limits and ends the HTTP connections of clients.
 //!
-//! [`accept`] admits them within [limits](ConnectionLimits), [`serve_http`] reads their requests,
+//! [`accept()`] admits them within [limits](ConnectionLimits), [`serve_http`] reads their requests,
 //! and [`Tls`] has the certificates that a server shows to them. It knows nothing of what is
 //! served.
 #![forbid(unsafe_code)]

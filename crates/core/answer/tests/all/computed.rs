@@ -1,23 +1,16 @@
 //! Addresses that a name spells: `10-0-0-1.shop.pod.cluster.local`; and parts of sets.
 
-use crate::small_zone::name;
-use answer::{AnswerCounts, NoForwarding, Now, Policy, Scratch, batch};
-use compile::{ChosenRecords, Image, Loader, SetChange};
-use image::{Declared, HashKey, Part};
-use packet::{Packet, Transport};
+use crate::common::{Burst, NOW, RD, key, loader, name, query};
+use answer::{Now, Policy};
+use compile::{ChosenRecords, Image, SetChange};
+use image::{Declared, Part};
 use std::sync::Arc;
 use wire::{Records, Rtype};
 
 fn zones() -> Image {
-    let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 + 1)));
-    let mut image = Image::new(Arc::clone(&key));
-    let origin = name("cluster.local.");
-    let mut loader = Loader::new(key, origin.as_name(), None);
+    let mut image = Image::new(key());
     let text = "$TTL 7\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\n";
-    zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
-        loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-    })
-    .unwrap();
+    let mut loader = loader(&key(), "cluster.local.", text);
     let wildcard = name("*.shop.pod.cluster.local.");
     loader.declare(wildcard.as_name(), Declared::Addresses, 0).unwrap();
     let plain = name("*.other.pod.cluster.local.");
@@ -64,21 +57,12 @@ fn ask(owner: &str, rtype: Rtype) -> (u8, Vec<String>) {
 }
 
 fn ask_by(owner: &str, rtype: Rtype, seed: u64) -> (u8, Vec<String>) {
-    let mut query = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    query.extend(name(owner).as_name().as_bytes());
-    query.extend(rtype.0.to_be_bytes());
-    query.extend([0, 1]);
-    let mut buf = vec![0; 1232];
-    buf[..query.len()].copy_from_slice(&query);
-    let peer = "192.0.2.9:5353".parse().unwrap();
-    let mut packets = [Packet::new(&mut buf, query.len(), peer, Transport::Datagram)];
-    let now = Now { unix_seconds: 0, monotonic_micros: 1_000_000, seed };
-    let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
-    let policy = Policy::default();
-    batch(&zones(), &policy, now, &mut NoForwarding, &mut scratch, &mut packets, &mut counts);
-    let reply = packets[0].message();
+    let query = query(RD, owner, rtype.0, &[]);
+    let (zones, policy) = (zones(), Policy::default());
+    let now = Now { seed, ..NOW };
+    let (_, reply, _) = Burst { now, ..Burst::new(&zones, &policy) }.send_one(&query);
     let count = u16::from_be_bytes([reply[6], reply[7]]);
-    let records = Records::new(reply, query.len(), count.into());
+    let records = Records::new(&reply, query.len(), count.into());
     let records = records.map(|record| {
         let record = record.unwrap();
         let mut room = [0; 64];

@@ -1,38 +1,23 @@
 //! NOTIFY (RFC 1996) and other opcodes: which messages are passed on, how the others are answered,
 //! and how what a handler decided is sent.
 
-use crate::small_zone::{name, zones};
-use answer::{
-    AnswerCounts, ControlAnswer, Limits, NOTIFY_NAMES, NoForwarding, Now, Policy, Scratch,
-    answer_control, batch,
-};
+use crate::common::{Burst, NOW, message as whole, section, zones};
+use answer::{AnswerCounts, ControlAnswer, Limits, NOTIFY_NAMES, Policy, Scratch, answer_control};
 use limit::{Acl, AclRule};
 use packet::{DropReason, Packet, Transport, Verdict};
-use std::net::SocketAddr;
 use wire::Rcode;
 
 const OPT: &[u8] = &[0, 0, 41, 4, 208, 0, 0, 0, 0, 0, 0];
-const NOW: Now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
 
 /// A NOTIFY about a name, of this type and class, with a record behind the question.
-fn notify(owner: &str, rtype: u8, class: u8, record: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0x12, 0x34, 0x24, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    bytes[11] = u8::from(!record.is_empty());
-    bytes.extend(name(owner).as_name().as_bytes());
-    bytes.extend([0, rtype, 0, class]);
-    bytes.extend(record);
-    bytes
+fn notify(owner: &str, rtype: u16, class: u16, record: &[u8]) -> Vec<u8> {
+    let additional = u16::from(!record.is_empty());
+    whole(0x2400, [1, 0, 0, additional], &section(owner, rtype, class), record)
 }
 
 /// The verdict, what is in the buffer, and what is counted.
 fn send(policy: &Policy<'_>, message: &[u8], from: &str) -> (Verdict, Vec<u8>, AnswerCounts) {
-    let mut buf = vec![0xee; 1232];
-    buf[..message.len()].copy_from_slice(message);
-    let peer = SocketAddr::new(from.parse().unwrap(), 5353);
-    let mut packets = [Packet::new(&mut buf, message.len(), peer, Transport::Datagram)];
-    let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
-    batch(&zones(), policy, NOW, &mut NoForwarding, &mut scratch, &mut packets, &mut counts);
-    (packets[0].verdict, packets[0].message().to_vec(), counts)
+    Burst { client: from, ..Burst::new(&zones(), policy) }.send_one(message)
 }
 
 /// Runs with a policy that obeys 192.0.2.1 alone.
@@ -95,22 +80,27 @@ fn client_that_may_not_query_may_notify() {
     }
 }
 
+/// The reply to a message with what a handler decided, which is counted once.
+fn decided(message: &[u8], transport: Transport, answer: ControlAnswer<&[u8]>) -> Vec<u8> {
+    let mut buf = message.to_vec();
+    buf.resize(66_000, 0xee);
+    let peer = "192.0.2.1:5353".parse().unwrap();
+    let mut packet = Packet::new(&mut buf, message.len(), peer, transport);
+    let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
+    answer_control(&Policy::default(), NOW, &mut scratch, &mut packet, answer, &mut counts);
+    assert_eq!(packet.verdict, Verdict::Reply);
+    assert_eq!(counts.rcodes.iter().sum::<u32>(), 1);
+    assert_eq!(counts.rcodes[usize::from(packet.buf[3] & 0xf)], 1);
+    packet.message().to_vec()
+}
+
 #[test]
 fn response_has_the_code_of_the_handler_the_question_and_opt() {
     for (rcode, flags) in [(Rcode::NoError, [0xa4, 0]), (Rcode::Refused, [0xa0, 5])] {
-        let message = notify("example.org.", 6, 1, OPT);
-        let mut buf = message.clone();
-        buf.resize(1232, 0xee);
-        let peer = "192.0.2.1:5353".parse().unwrap();
-        let mut packet = Packet::new(&mut buf, message.len(), peer, Transport::Datagram);
-        let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
-        let policy = Policy::default();
-        let answer = ControlAnswer::Code(rcode);
-        answer_control(&policy, NOW, &mut scratch, &mut packet, answer, &mut counts);
-        let mut expected = message;
+        let mut expected = notify("example.org.", 6, 1, OPT);
+        let sent = decided(&expected, Transport::Datagram, ControlAnswer::Code(rcode));
         expected[2..4].copy_from_slice(&flags);
-        assert_eq!((packet.verdict, packet.message()), (Verdict::Reply, &expected[..]));
-        assert_eq!(counts.rcodes[rcode.index()], 1);
+        assert_eq!(sent, expected);
     }
 }
 
@@ -147,19 +137,7 @@ fn answer_of_a_handler_is_sent_whole_or_truncated() {
         answer.resize(len, 7);
         answer
     };
-    let send = |transport, bytes: &[u8]| {
-        let mut buf = asked.clone();
-        buf.resize(asked.len().max(bytes.len()) + 100, 0xee);
-        let peer = "192.0.2.1:5353".parse().unwrap();
-        let mut packet = Packet::new(&mut buf, asked.len(), peer, transport);
-        let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
-        let (policy, answer) = (Policy::default(), ControlAnswer::Message(bytes));
-        answer_control(&policy, NOW, &mut scratch, &mut packet, answer, &mut counts);
-        assert_eq!(packet.verdict, Verdict::Reply);
-        assert_eq!(counts.rcodes.iter().sum::<u32>(), 1);
-        assert_eq!(counts.rcodes[usize::from(packet.buf[3] & 0xf)], 1);
-        packet.message().to_vec()
-    };
+    let send = |transport, bytes: &[u8]| decided(&asked, transport, ControlAnswer::Message(bytes));
     let longest = answer(5, 65_535);
     assert_eq!(send(Transport::Stream, &longest), longest);
     // The client's OPT has 1232 bytes.

@@ -1,15 +1,13 @@
 //! Who may ask, and how much: access lists, a rate for clients, a rate for replies, cookies that
 //! prove an address, and how long a stream may be idle.
-use crate::small_zone::name;
+use crate::common::{RD, image, opt, query as with_opt};
 use answer::{
     AnswerCounts, CookieSecret, Limiter, Limits, NoForwarding, Now, Policy, Scratch, batch,
 };
-use compile::{Image, Loader};
-use image::HashKey;
+use compile::Image;
 use limit::{Acl, AclRule, DebtSet, Networks, Rate, RateTable, TableKey};
 use packet::{DropReason, Packet, Transport, Verdict};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 
 const PLAIN: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\nwww A 192.0.2.2\n";
 const RICH: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\nwww A 192.0.2.2\n\
@@ -27,19 +25,8 @@ const STREAM: Transport = Transport::Stream;
 const CLIENT: &str = "192.0.2.9";
 
 fn zones() -> Image {
-    let key = Arc::new(HashKey::new(std::array::from_fn(|n| (n as u64 + 1).wrapping_mul(0x9e37))));
-    let mut image = Image::new(Arc::clone(&key));
     let many: String = (0..100).map(|n| format!("many 60 A 198.51.100.{n}\n")).collect();
-    for (origin, text) in [("plain.test.", PLAIN.into()), ("rich.test.", format!("{RICH}{many}"))] {
-        let origin = name(origin);
-        let mut loader = Loader::new(Arc::clone(&key), origin.as_name(), None);
-        zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
-            loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-        })
-        .unwrap();
-        image.put_zone(Arc::new(loader.finish().unwrap()));
-    }
-    image
+    image(&[("plain.test.", PLAIN), ("rich.test.", &format!("{RICH}{many}"))])
 }
 
 /// A server with its tables, and a clock.
@@ -52,11 +39,9 @@ struct Server {
 
 /// A question for A with OPT and these options.
 fn query(text: &str, options: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0xab, 0xcd, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
-    bytes.extend(name(text).as_name().as_bytes());
-    bytes.extend([0, 1, 0, 1, 0, 0, 41, 4, 208, 0, 0, 0, 0, 0, options.len() as u8]);
-    bytes.extend(options);
-    bytes
+    let mut opt = opt(1232, 0, 0, &[]);
+    opt[10] = options.len() as u8;
+    with_opt(RD, text, 1, &[&opt, options].concat())
 }
 
 fn cookie(bytes: &[u8]) -> Vec<u8> {

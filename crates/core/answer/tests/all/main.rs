@@ -12,6 +12,7 @@ mod world;
 #[path = "../../../../../testing/fuzz/checks/zone.rs"]
 mod zones;
 
+mod common;
 mod computed;
 mod control;
 mod corpus;
@@ -23,5 +24,4 @@ mod scenarios;
 mod short_way;
 mod signed;
 mod sizes;
-mod small_zone;
 mod views;

@@ -1,11 +1,10 @@
 //! What is not in a scenario: headers, EDNS and its options, broken messages. Bytes go in, bytes
 //! come out.
 
-use crate::small_zone::name;
-use answer::{AnswerCounts, CookieSecret, NoForwarding, Now, Policy, Scratch, batch};
-use compile::{Image, Loader, Zone};
-use image::HashKey;
-use packet::{DropReason, Packet, Transport, Verdict};
+use crate::common::{Burst, NOW, image, key, message, name, opt, query, section};
+use answer::{CookieSecret, NoForwarding, Now, Policy};
+use compile::{Image, Zone};
+use packet::{DropReason, Transport, Verdict};
 use std::sync::Arc;
 
 const ZONE: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\nns A 192.0.2.1\n\
@@ -17,24 +16,14 @@ const LARGE: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 30\n@ NS ns\n\
                      all CAA 0 issue \"a.test\"\nall TYPE65300 \\# 1 00\nall TYPE65301 \\# 1 00\n";
 
 fn zones() -> Image {
-    let key = Arc::new(HashKey::new(std::array::from_fn(|n| (n as u64 + 1).wrapping_mul(0x9e37))));
-    let mut image = Image::new(Arc::clone(&key));
     // A set of 1,400 bytes, and signatures of 64.
     let mut large = format!("{LARGE}all TXT{}\n", format!(" \"{}\"", "x".repeat(199)).repeat(7));
     for covered in ["A", "TXT", "CAA", "TYPE65300", "TYPE65301"] {
         let signature = format!("{}==", "A".repeat(86));
         large += &format!("all RRSIG {covered} 13 3 60 1800000000 1700000000 1 @ {signature}\n");
     }
-    for (origin, text) in [("example.org.", ZONE), ("large.test.", large.as_str())] {
-        let origin = name(origin);
-        let mut loader = Loader::new(Arc::clone(&key), origin.as_name(), None);
-        zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
-            loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-        })
-        .unwrap();
-        image.put_zone(Arc::new(loader.finish().unwrap()));
-    }
-    image.put_zone(Arc::new(Zone::unloaded(key, name("late.test.").as_name())));
+    let mut image = image(&[("example.org.", ZONE), ("large.test.", &large)]);
+    image.put_zone(Arc::new(Zone::unloaded(key(), name("late.test.").as_name())));
     image
 }
 
@@ -55,23 +44,12 @@ struct ReplyWriter {
 }
 
 fn send_by(message: &[u8], transport: Transport, seconds: u32) -> ReplyWriter {
-    let mut buf = vec![0xee; 65_535];
-    buf[..message.len()].copy_from_slice(message);
-    let peer = "192.0.2.9:5353".parse().unwrap();
-    let mut packets = [Packet::new(&mut buf, message.len(), peer, transport)];
-    let now = Now { unix_seconds: seconds, monotonic_micros: 0, seed: 3 };
-    let mut scratch = Box::<Scratch>::default();
-    let secrets = [CookieSecret([7; 16])];
-    batch(
-        &zones(),
-        &policy(&secrets),
-        now,
-        &mut NoForwarding,
-        &mut scratch,
-        &mut packets,
-        &mut AnswerCounts::default(),
-    );
-    ReplyWriter { verdict: packets[0].verdict, bytes: packets[0].message().to_vec() }
+    let now = Now { unix_seconds: seconds, ..NOW };
+    let (zones, secrets) = (zones(), [CookieSecret([7; 16])]);
+    let policy = policy(&secrets);
+    let burst = Burst { now, transport, room: 65_535, ..Burst::new(&zones, &policy) };
+    let (verdict, bytes, _) = burst.send_one(message);
+    ReplyWriter { verdict, bytes }
 }
 
 fn send(message: &[u8]) -> ReplyWriter {
@@ -106,38 +84,6 @@ impl ReplyWriter {
     }
 }
 
-/// Header (flags, counts), question, and what else there is.
-fn message(flags: u16, counts: [u16; 4], question: &[u8], rest: &[u8]) -> Vec<u8> {
-    let mut bytes = vec![0xab, 0xcd];
-    bytes.extend(flags.to_be_bytes());
-    bytes.extend(counts.iter().flat_map(|count| count.to_be_bytes()));
-    bytes.extend(question);
-    bytes.extend(rest);
-    bytes
-}
-
-fn question(text: &str, rtype: u16, class: u16) -> Vec<u8> {
-    let mut bytes = name(text).as_name().as_bytes().to_vec();
-    bytes.extend(rtype.to_be_bytes());
-    bytes.extend(class.to_be_bytes());
-    bytes
-}
-
-fn opt(size: u16, version: u8, flags: u8, options: &[(u16, &[u8])]) -> Vec<u8> {
-    let mut data = Vec::new();
-    for (code, value) in options {
-        data.extend(code.to_be_bytes());
-        data.extend((value.len() as u16).to_be_bytes());
-        data.extend(*value);
-    }
-    let mut bytes = vec![0, 0, 41];
-    bytes.extend(size.to_be_bytes());
-    bytes.extend([0, version, flags, 0]);
-    bytes.extend((data.len() as u16).to_be_bytes());
-    bytes.extend(data);
-    bytes
-}
-
 const FORMERR: u8 = 1;
 const SERVFAIL: u8 = 2;
 const NOTIMP: u8 = 4;
@@ -145,7 +91,7 @@ const REFUSED: u8 = 5;
 
 #[test]
 fn responses_and_stumps_are_dropped() {
-    let question = question("ns.example.org.", 1, 1);
+    let question = section("ns.example.org.", 1, 1);
     let response = send(&message(0x8000, [1, 0, 0, 0], &question, &[]));
     assert_eq!(response.verdict, Verdict::Drop(DropReason::Response));
     for len in 0..12 {
@@ -156,7 +102,7 @@ fn responses_and_stumps_are_dropped() {
 
 #[test]
 fn one_question_or_none_for_a_cookie() {
-    let one = question("ns.example.org.", 1, 1);
+    let one = section("ns.example.org.", 1, 1);
     let two = [one.clone(), one.clone()].concat();
     let reply = send(&message(0, [2, 0, 0, 0], &two, &[]));
     assert_eq!((reply.rcode(), reply.bytes.len(), reply.count(0)), (FORMERR, 12, 0));
@@ -172,7 +118,7 @@ fn one_question_or_none_for_a_cookie() {
 fn other_opcodes_are_not_implemented() {
     // 4 is NOTIFY.
     for opcode in (1..16u16).filter(|opcode| *opcode != 4) {
-        let asked = message(opcode << 11, [1, 0, 0, 0], &question("example.org.", 6, 1), &[]);
+        let asked = query(opcode << 11, "example.org.", 6, &[]);
         let reply = send(&asked);
         assert_eq!((reply.rcode(), reply.bytes.len()), (NOTIMP, 12), "opcode {opcode}");
         assert_eq!(u16::from(reply.bytes[2] >> 3 & 0xf), opcode, "the opcode comes back");
@@ -183,15 +129,15 @@ fn other_opcodes_are_not_implemented() {
 #[test]
 fn opcode_that_is_not_implemented_is_answered_with_opt() {
     let asked = opt(1232, 0, 0x80, &[(3, b""), (10, b"12345678")]);
-    for (questions, question) in [(1, question("example.org.", 6, 1)), (0, vec![])] {
+    for (questions, question) in [(1, section("example.org.", 6, 1)), (0, vec![])] {
         let reply = send(&message(2 << 11, [questions, 0, 0, 1], &question, &asked));
         assert_eq!((reply.rcode(), reply.count(0), reply.count(3)), (NOTIMP, 0, 1));
         assert_eq!(reply.bytes[12..], [0, 0, 41, 0x04, 0xd0, 0, 0, 0x80, 0, 0, 0]);
     }
     let version = opt(1232, 1, 0, &[]);
-    let reply = send(&message(2 << 11, [1, 0, 0, 1], &question("example.org.", 6, 1), &version));
+    let reply = send(&message(2 << 11, [1, 0, 0, 1], &section("example.org.", 6, 1), &version));
     assert_eq!((reply.rcode(), reply.bytes[17]), (0, 1), "BADVERS is 16");
-    let unreadable = message(2 << 11, [2, 0, 0, 1], &question("example.org.", 6, 1), &asked);
+    let unreadable = message(2 << 11, [2, 0, 0, 1], &section("example.org.", 6, 1), &asked);
     assert_eq!((send(&unreadable).rcode(), send(&unreadable).bytes.len()), (NOTIMP, 12));
 }
 
@@ -205,14 +151,14 @@ fn meta_types_are_refused_with_their_rcode() {
             251 | 252 => 5,
             _ => 0,
         };
-        let asked = message(0, [1, 0, 0, 0], &question("ns.example.org.", rtype, 1), &[]);
+        let asked = query(0, "ns.example.org.", rtype, &[]);
         assert_eq!(send(&asked).rcode(), wanted, "type {rtype}");
     }
 }
 
 #[test]
 fn broken_question_is_a_format_error() {
-    let good = question("ns.example.org.", 1, 1);
+    let good = section("ns.example.org.", 1, 1);
     let tail = [0, 1, 0, 1];
     let long = [[63; 64].repeat(4), tail.to_vec()].concat();
     let mut many = [1, b'a'].repeat(128);
@@ -232,7 +178,7 @@ fn broken_question_is_a_format_error() {
     ] {
         let reply = send(&message(0x0100, [1, 0, 0, 0], &broken, &[]));
         assert_eq!(reply.rcode(), FORMERR, "{what}");
-        assert_eq!(reply.bytes[..2], [0xab, 0xcd], "{what}: the ID comes back");
+        assert_eq!(reply.bytes[..2], [0x12, 0x34], "{what}: the ID comes back");
     }
     let missing = send(&message(0, [1, 0, 0, 1], &good, &[]));
     assert_eq!((missing.rcode(), missing.count(0)), (FORMERR, 1));
@@ -244,7 +190,7 @@ fn broken_question_is_a_format_error() {
 
 #[test]
 fn edns_follows_rfc_6891() {
-    let one = question("ns.example.org.", 1, 1);
+    let one = section("ns.example.org.", 1, 1);
     let request = |rest: &[u8], additional| send(&message(0, [1, 0, 0, additional], &one, rest));
     let plain = request(&opt(4096, 0, 0x80, &[]), 1);
     assert_eq!((plain.rcode(), plain.count(1), plain.count(3)), (0, 1, 1));
@@ -270,7 +216,7 @@ fn edns_follows_rfc_6891() {
 /// RFC 6891 §7: FORMERR without OPT would say that this server knows no EDNS.
 #[test]
 fn malformed_edns_is_a_format_error_with_opt() {
-    let one = question("ns.example.org.", 1, 1);
+    let one = section("ns.example.org.", 1, 1);
     let overrun = |len: u8, at: usize| {
         let mut bytes = opt(1232, 0, 0x80, &[(3, b"1234")]);
         bytes[at] = len;
@@ -305,7 +251,7 @@ fn malformed_edns_is_a_format_error_with_opt() {
 
 #[test]
 fn options_are_answered() {
-    let one = question("ns.example.org.", 1, 1);
+    let one = section("ns.example.org.", 1, 1);
     let end = 12 + one.len();
     let request = |options: &[(u16, &[u8])], seconds| {
         let asked = message(0, [1, 0, 0, 1], &one, &opt(1232, 0, 0, options));
@@ -324,7 +270,7 @@ fn options_are_answered() {
 #[test]
 fn errors_are_explained() {
     let request = |text: &str| {
-        let one = question(text, 1, 1);
+        let one = section(text, 1, 1);
         let reply = send(&message(0, [1, 0, 0, 1], &one, &opt(1232, 0, 0, &[])));
         (reply.rcode(), reply.option(15, 12 + one.len()))
     };
@@ -335,7 +281,7 @@ fn errors_are_explained() {
 
 #[test]
 fn response_repeats_the_case_of_the_question() {
-    let asked = message(0x0110, [1, 0, 0, 0], &question("nS.eXaMpLe.OrG.", 1, 1), &[]);
+    let asked = query(0x0110, "nS.eXaMpLe.OrG.", 1, &[]);
     let reply = send(&asked);
     assert_eq!(reply.bytes[12..asked.len()], asked[12..]);
     assert_eq!(reply.bytes[2..4], [0x85, 0x00], "QR, AA and RD; CD is cleared");
@@ -345,7 +291,7 @@ fn response_repeats_the_case_of_the_question() {
 
 #[test]
 fn any_gets_one_set_over_datagrams_and_all_over_streams() {
-    let asked = message(0, [1, 0, 0, 0], &question("both.example.org.", 255, 1), &[]);
+    let asked = query(0, "both.example.org.", 255, &[]);
     assert_eq!(send_by(&asked, Transport::Datagram, 0).count(1), 1);
     assert_eq!(send_by(&asked, Transport::Stream, 0).count(1), 2);
 }
@@ -353,8 +299,7 @@ fn any_gets_one_set_over_datagrams_and_all_over_streams() {
 /// RFC 8482 §4.1; the bound is what one short record and the OPT add to the question.
 #[test]
 fn any_over_datagrams_is_the_smallest_set_and_does_not_amplify() {
-    let asked =
-        message(0, [1, 0, 0, 1], &question("all.large.test.", 255, 1), &opt(4096, 0, 0, &[]));
+    let asked = query(0, "all.large.test.", 255, &opt(4096, 0, 0, &[]));
     let all = send_by(&asked, Transport::Stream, 0);
     assert!(all.count(1) == 8 && all.bytes.len() > 1_500, "{} bytes", all.bytes.len());
     for seconds in 0..8 {
@@ -365,7 +310,7 @@ fn any_over_datagrams_is_the_smallest_set_and_does_not_amplify() {
         assert!(smallest.bytes.len() < 2 * asked.len(), "{} bytes", smallest.bytes.len());
     }
     let dnssec = opt(4096, 0, 0x80, &[]);
-    let asked = message(0, [1, 0, 0, 1], &question("all.large.test.", 255, 1), &dnssec);
+    let asked = message(0, [1, 0, 0, 1], &section("all.large.test.", 255, 1), &dnssec);
     let signed = send(&asked);
     assert_eq!((signed.rcode(), signed.count(1)), (0, 2), "the set and its signature");
     assert!(signed.bytes.len() < 4 * asked.len(), "{} bytes", signed.bytes.len());
@@ -375,7 +320,7 @@ fn any_over_datagrams_is_the_smallest_set_and_does_not_amplify() {
 #[test]
 fn class_any_is_answered_as_in_without_authority() {
     let request = |text: &str, rtype, class, transport| {
-        let one = question(text, rtype, class);
+        let one = section(text, rtype, class);
         let asked = message(0x0100, [1, 0, 0, 1], &one, &opt(1232, 0, 0x80, &[]));
         send_by(&asked, transport, 0).bytes
     };
@@ -405,7 +350,7 @@ fn class_any_is_answered_as_in_without_authority() {
 #[test]
 fn class_ch_answers_version_and_id() {
     let request = |text: &str, rtype, class| {
-        send(&message(0, [1, 0, 0, 0], &question(text, rtype, class), &[]))
+        send(&message(0, [1, 0, 0, 0], &section(text, rtype, class), &[]))
     };
     assert!(request("version.bind.", 16, 3).bytes.ends_with(b"\x00\x07\x06Dunlin"));
     assert!(request("ID.server.", 16, 3).bytes.ends_with(b"\x00\x07\x06node-7"));
@@ -414,64 +359,33 @@ fn class_ch_answers_version_and_id() {
     {
         assert_eq!(request(text, rtype, class).rcode(), REFUSED, "{text} {rtype} {class}");
     }
-    let asked = message(0, [1, 0, 0, 0], &question("version.bind.", 16, 3), &[]);
-    let mut buf = vec![0; 512];
-    buf[..asked.len()].copy_from_slice(&asked);
-    let peer = "192.0.2.9:5353".parse().unwrap();
-    let mut packets = [Packet::new(&mut buf, asked.len(), peer, Transport::Datagram)];
-    let (now, mut scratch) =
-        (Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 }, Box::<Scratch>::default());
-    batch(
-        &zones(),
-        &Policy::default(),
-        now,
-        &mut NoForwarding,
-        &mut scratch,
-        &mut packets,
-        &mut AnswerCounts::default(),
-    );
-    assert_eq!(packets[0].message()[3] & 0xf, REFUSED, "switched off");
+    let asked = message(0, [1, 0, 0, 0], &section("version.bind.", 16, 3), &[]);
+    let (_, bytes, _) = Burst::new(&zones(), &Policy::default()).send_one(&asked);
+    assert_eq!(bytes[3] & 0xf, REFUSED, "switched off");
 }
 
 #[test]
 fn queries_of_all_kinds_in_one_burst_do_not_mix() {
     let kinds: Vec<Vec<u8>> = vec![
-        message(0, [1, 0, 0, 0], &question("ns.example.org.", 1, 1), &[]),
-        message(0x8000, [1, 0, 0, 0], &question("ns.example.org.", 1, 1), &[]),
-        message(0, [1, 0, 0, 0], &question("x.example.org.", 1, 1), &[]),
-        message(0, [2, 0, 0, 0], &question("ns.example.org.", 1, 1), &[]),
-        message(0, [1, 0, 0, 1], &question("many.example.org.", 1, 1), &opt(512, 0, 0, &[])),
-        message(0, [1, 0, 0, 0], &question("example.com.", 1, 1), &[]),
+        query(0, "ns.example.org.", 1, &[]),
+        query(0x8000, "ns.example.org.", 1, &[]),
+        query(0, "x.example.org.", 1, &[]),
+        message(0, [2, 0, 0, 0], &section("ns.example.org.", 1, 1), &[]),
+        query(0, "many.example.org.", 1, &opt(512, 0, 0, &[])),
+        query(0, "example.com.", 1, &[]),
         vec![1, 2, 3],
-        message(0, [1, 0, 0, 0], &question("late.test.", 1, 1), &[]),
+        query(0, "late.test.", 1, &[]),
     ];
-    let burst: Vec<&Vec<u8>> = kinds.iter().cycle().take(packet::BURST_MAX).collect();
-    let mut bufs: Vec<Vec<u8>> =
-        burst.iter().map(|kind| [&kind[..], &[0xee; 600]].concat()).collect();
-    let peer = "192.0.2.9:5353".parse().unwrap();
-    let mut packets: Vec<Packet<'_>> = bufs
-        .iter_mut()
-        .zip(&burst)
-        .map(|(buf, kind)| Packet::new(buf, kind.len(), peer, Transport::Datagram))
-        .collect();
-    let (mut answer_counts, mut scratch) = (AnswerCounts::default(), Box::<Scratch>::default());
-    let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
-    batch(
-        &zones(),
-        &Policy::default(),
-        now,
-        &mut NoForwarding,
-        &mut scratch,
-        &mut packets,
-        &mut answer_counts,
-    );
+    let burst: Vec<Vec<u8>> = kinds.iter().cycle().take(packet::BURST_MAX).cloned().collect();
+    let (zones, policy) = (zones(), Policy::default());
+    let (sent, answer_counts) = Burst::new(&zones, &policy).send(&mut NoForwarding, &burst);
     assert_eq!(answer_counts.rcodes, [16, 8, 8, 8, 0, 8, 0, 0, 0]);
-    for (at, packet) in packets.iter().enumerate() {
-        let alone = send(burst[at]);
-        assert_eq!(packet.verdict, alone.verdict, "{at}");
+    for (at, (verdict, bytes)) in sent.into_iter().enumerate() {
+        let alone = send(&burst[at]);
+        assert_eq!(verdict, alone.verdict, "{at}");
         // But for the order of the two addresses.
-        if at % kinds.len() != 4 && packet.verdict == Verdict::Reply {
-            assert_eq!(packet.message()[..12], alone.bytes[..12], "{at}");
+        if at % kinds.len() != 4 && verdict == Verdict::Reply {
+            assert_eq!(bytes[..12], alone.bytes[..12], "{at}");
         }
     }
 }

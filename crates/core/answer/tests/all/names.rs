@@ -1,14 +1,14 @@
 //! The owner of a name: a zone, a hosts file, a forward rule, or none; and rewritten names.
 
-use crate::small_zone::name;
-use answer::{AnswerCounts, CacheLookup, Now, Policy, Resolver, Scratch, batch};
+use crate::common::{Burst, RD, image, key, load, name, opt, query};
+use answer::{CacheLookup, Policy, Resolver};
 use cache::{CacheHit, CacheKey};
-use compile::{Image, Loader, Zone};
+use compile::Image;
 use domain::base::iana::OptRcode;
 use domain::base::{Message, ParsedName};
 use domain::rdata::AllRecordData;
-use image::{ForwardRule, Forwards, HashKey, RewriteRule, Rewrites};
-use packet::{Packet, Transport, Verdict};
+use image::{ForwardRule, Forwards, RewriteRule, Rewrites};
+use packet::{Packet, Verdict};
 use std::fmt::Write as _;
 use std::sync::Arc;
 use wire::{Name, Rtype};
@@ -19,17 +19,13 @@ struct Scene {
     rules: Vec<ForwardRule>,
     rewrites: Vec<RewriteRule>,
     others: Others,
-    /// What is asked with, and the bytes of a packet's buffer.
-    opt: Option<Opt>,
+    /// The OPT that is asked with, or nothing, and the bytes of a packet's buffer.
+    opt: Vec<u8>,
     room: usize,
 }
 
-/// What OPT says.
-#[derive(Clone, Copy)]
-struct Opt {
-    size: u16,
-    dnssec_ok: bool,
-}
+/// DO in the flags of OPT.
+const DO: u8 = 0x80;
 
 /// Other servers, who never answer; or who were asked already, and know nothing of any name.
 #[derive(Default)]
@@ -71,42 +67,28 @@ const HEAD: &str = "@ 60 SOA ns root 1 1 1 1 60\n@ 60 NS ns\nns 60 A 192.0.2.53\
 /// As the reader of hosts files makes it.
 const HOSTS_HEAD: &str = "@ 60 SOA . nobody.invalid. 1 3600 1200 604800 60\n@ 60 NS .\n";
 
-fn load(key: &Arc<HashKey>, origin: &str, text: &str) -> Zone {
-    let origin = name(origin);
-    let mut loader = Loader::new(Arc::clone(key), origin.as_name(), None);
-    zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
-        loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-    })
-    .unwrap_or_else(|failure| panic!("{failure}"));
-    loader.finish().unwrap_or_else(|problems| panic!("{}", problems[0]))
-}
-
 impl Scene {
     /// A zone `here.example.`, in which one name is an alias of one in a hosts file; two zones
     /// without a rule, and two upstream groups: `corp.example.` (1), and all others (0) except for
     /// `off.example.`.
     fn new(hosts: &[&str]) -> Self {
-        let key = Arc::new(HashKey::new(std::array::from_fn(|n| {
-            (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        })));
-        let mut image = Image::new(Arc::clone(&key));
-        let zone = |origin, more: &str| load(&key, origin, &format!("{HEAD}{more}"));
         let aliases = "alias 60 CNAME printer.lan.\nboth 60 A 192.0.2.1\nin 60 CNAME both\n\
                        mail 60 MX 5 both\nsrv 60 SRV 1 2 3 both\nsrv 60 SRV 0 0 0 .\n\
                        web 60 HTTPS 1 both\nweb 60 HTTPS 2 .\ncut 60 NS ns.cut\n\
                        ns.cut 60 A 192.0.2.54\n";
-        image.put_zone(zone("here.example.", aliases).into());
+        let mut image = image(&[("here.example.", &format!("{HEAD}{aliases}"))]);
         for origin in ["internal.", "10.in-addr.arpa."] {
-            image.put_zone(zone(origin, "").yielding().into());
+            image.put_zone(load(&key(), origin, HEAD).yielding().into());
         }
-        let hosts = hosts.iter().map(|text| load(&key, ".", &format!("{HOSTS_HEAD}{text}")).into());
+        let hosts =
+            hosts.iter().map(|text| load(&key(), ".", &format!("{HOSTS_HEAD}{text}")).into());
         image.set_hosts(hosts.collect());
         let groups = [(".", 0), ("corp.example.", 1), ("off.example.", ForwardRule::NO_GROUP)];
         let rule = |(suffix, group)| ForwardRule { suffix: name(suffix), group };
         let mut rules = groups.map(rule).to_vec();
         Forwards::sort(&mut rules);
         let (rewrites, others) = (Vec::new(), Others::default());
-        Self { image, rules, rewrites, others, opt: None, room: 4096 }
+        Self { image, rules, rewrites, others, opt: Vec::new(), room: 4096 }
     }
 
     /// A scene in which names are looked up as others: all at and below one, or, behind `=`, it
@@ -129,35 +111,19 @@ impl Scene {
 
     /// The same of several in one burst, with RD or without.
     fn ask_all(&mut self, questions: &[(&str, Rtype)], recursion: bool) -> Vec<String> {
-        let bytes: Vec<_> = questions
-            .iter()
-            .map(|(owner, rtype)| question(owner, *rtype, recursion, self.opt))
-            .collect();
-        let mut buffers: Vec<(Vec<u8>, usize)> = bytes
-            .clone()
-            .into_iter()
-            .map(|mut bytes| {
-                let len = bytes.len();
-                bytes.resize(self.room, 0xee);
-                (bytes, len)
-            })
-            .collect();
-        let client = "192.0.2.9:53".parse().unwrap();
-        let mut packets: Vec<_> = buffers
-            .iter_mut()
-            .map(|(buf, len)| Packet::new(buf, *len, client, Transport::Datagram))
-            .collect();
+        let flags = if recursion { RD } else { 0 };
+        let asked = questions.iter().map(|(owner, rtype)| query(flags, owner, rtype.0, &self.opt));
+        let asked: Vec<_> = asked.collect();
         let (forwards, rewrites) = (Forwards::new(&self.rules), Rewrites::new(&self.rewrites));
         let policy = Policy { forwards, rewrites, ..Policy::default() };
-        let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
-        let (mut scratch, mut answer_counts) = (Box::<Scratch>::default(), AnswerCounts::default());
+        let burst = Burst { room: self.room, ..Burst::new(&self.image, &policy) };
         let others = &mut self.others;
-        batch(&self.image, &policy, now, others, &mut scratch, &mut packets, &mut answer_counts);
-        let told = packets.iter().zip(bytes).map(|(packet, bytes)| match packet.verdict {
-            Verdict::Reply => show(packet.message()),
+        let (sent, _) = burst.send(others, &asked);
+        let told = sent.into_iter().zip(asked).map(|((verdict, bytes), asked)| match verdict {
+            Verdict::Reply => show(&bytes),
             Verdict::Deferred | Verdict::Control => {
-                assert_eq!(packet.message(), bytes, "as it came");
-                assert_eq!(others.packets.remove(0), bytes, "for it is answered anew");
+                assert_eq!(bytes, asked, "as it came");
+                assert_eq!(others.packets.remove(0), asked, "for it is answered anew");
                 let (name, group) = others.asked.remove(0);
                 format!("asks {group} for {name}")
             }
@@ -165,19 +131,6 @@ impl Scene {
         });
         told.collect()
     }
-}
-
-fn question(owner: &str, rtype: Rtype, recursion: bool, opt: Option<Opt>) -> Vec<u8> {
-    let additional = opt.is_some().into();
-    let mut bytes = vec![0x12, 0x34, recursion.into(), 0, 0, 1, 0, 0, 0, 0, 0, additional];
-    bytes.extend(name(owner).as_name().as_bytes());
-    let [t0, t1] = rtype.0.to_be_bytes();
-    bytes.extend([t0, t1, 0, 1]);
-    if let Some(Opt { size, dnssec_ok }) = opt {
-        let [s0, s1] = size.to_be_bytes();
-        bytes.extend([0, 0, 41, s0, s1, 0, 0, u8::from(dnssec_ok) << 7, 0, 0, 0]);
-    }
-    bytes
 }
 
 /// Code, AA, TC, DO, and records, a line each, the authority section's behind `;`, the additional
@@ -396,7 +349,7 @@ fn too_long_rewritten_name_does_not_exist() {
     let mut scene = Scene::renaming(&[("x.example", "here.example")]);
     let owner = format!("{long}.x.example.");
     assert_eq!(scene.request(&owner, Rtype::A), "YXDOMAIN");
-    scene.opt = Some(Opt { size: 1232, dnssec_ok: true });
+    scene.opt = opt(1232, 0, DO, &[]);
     assert_eq!(scene.request(&owner, Rtype::A), "YXDOMAIN do");
 }
 
@@ -412,7 +365,7 @@ fn rewritten_answer_has_no_signatures() {
         signature.replace("A 8", "SOA 8")
     );
     scene.image.put_zone(load(&key, "signed.example.", &zone).into());
-    scene.opt = Some(Opt { size: 1232, dnssec_ok: true });
+    scene.opt = opt(1232, 0, DO, &[]);
     let signed = scene.request("www.signed.example.", Rtype::A);
     assert!(signed.contains("RRSIG") && signed.starts_with("NOERROR aa do"), "{signed}");
     let told = scene.request("www.old.example.", Rtype::A);
@@ -436,7 +389,7 @@ fn rewritten_answer_that_does_not_fit_is_truncated() {
     let services = (0..12).map(|n| format!("srv 60 SRV 0 0 {n} t{n}\n")).collect::<String>();
     scene.image.put_zone(load(&key, "many.example.", &format!("{HEAD}{services}")).into());
     let count = |told: &str| told.lines().filter(|line| line.contains("SRV")).count();
-    for opt in [None, Some(Opt { size: 512, dnssec_ok: false })] {
+    for opt in [Vec::new(), opt(512, 0, 0, &[])] {
         (scene.opt, scene.room) = (opt, 4096);
         let told = scene.request("srv.short.example.", Rtype::SRV);
         assert_eq!((count(&told), told.contains(" tc")), (12, false), "{told}");
@@ -447,7 +400,7 @@ fn rewritten_answer_that_does_not_fit_is_truncated() {
         // There is little room to write it anew.
         assert!(told.starts_with("NOERROR aa tc") && count(&told) < 12, "{told}");
     }
-    (scene.opt, scene.room) = (Some(Opt { size: 4096, dnssec_ok: false }), 8192);
+    (scene.opt, scene.room) = (opt(4096, 0, 0, &[]), 8192);
     assert!(!scene.request("srv.short.example.", Rtype::SRV).contains(" tc"));
 }
 

@@ -10,13 +10,12 @@
 //! Records of a section may come in any order; lines with `answer`, `authority` and `additional`
 //! are all there are. An expected `authority ... RRSIG(A)` stands for a signature over that type.
 
-use crate::small_zone::name;
-use answer::{AnswerCounts, NoForwarding, Now, Policy, Scratch, batch};
-use compile::{Image, Loader};
+use crate::common::{Burst, key, load, opt, query};
+use answer::Policy;
+use compile::Image;
 use domain::base::{Message, Rtype as Type};
 use domain::rdata::AllRecordData;
-use image::HashKey;
-use packet::{Packet, Transport, Verdict};
+use packet::{Transport, Verdict};
 use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,10 +45,7 @@ fn every_scenario_holds() {
 
 /// Plays a file: for each question its line, what was expected and what was answered.
 fn play(text: &str) -> Vec<(usize, String, String)> {
-    let key = Arc::new(HashKey::new(std::array::from_fn(|n| {
-        (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-    })));
-    let mut image = Image::new(key);
+    let mut image = Image::new(key());
     let mut lines = text.lines().enumerate().peekable();
     let mut played = Vec::new();
     while let Some((number, line)) = lines.next() {
@@ -60,7 +56,7 @@ fn play(text: &str) -> Vec<(usize, String, String)> {
             block.push('\n');
         }
         if let Some(origin) = line.strip_prefix("$ ") {
-            load(&mut image, origin, &block);
+            image.put_zone(Arc::new(load(&key(), origin.trim(), &block)));
         } else if let Some(question) = line.strip_prefix("? ") {
             let expected: Vec<String> =
                 block.lines().filter(|line| !line.trim().is_empty()).map(squeeze).collect();
@@ -82,16 +78,6 @@ fn tidy(mut lines: Vec<String>) -> String {
     lines.join("\n")
 }
 
-fn load(image: &mut Image, origin: &str, text: &str) {
-    let origin = name(origin.trim());
-    let mut loader = Loader::new(Arc::clone(image.key()), origin.as_name(), None);
-    zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
-        loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-    })
-    .unwrap_or_else(|failure| panic!("{failure}"));
-    image.put_zone(Arc::new(loader.finish().unwrap_or_else(|p| panic!("{}", p[0]))));
-}
-
 fn request(image: &Image, question: &str) -> String {
     let mut words = question.split_whitespace();
     let qname = words.next().unwrap();
@@ -105,32 +91,13 @@ fn request(image: &Image, question: &str) -> String {
             _ => panic!("`{word}` is no option"),
         }
     }
-    let mut bytes = vec![0x12, 0x34, 0, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(size.is_some())];
-    bytes.extend(name(qname).as_name().as_bytes());
-    bytes.extend(qtype.0.to_be_bytes());
-    bytes.extend([0, 1]);
-    if let Some(size) = size {
-        bytes.extend([0, 0, 41]);
-        bytes.extend(size.to_be_bytes());
-        bytes.extend([0, 0, if dnssec_ok { 0x80 } else { 0 }, 0, 0, 0]);
-    }
-    let len = bytes.len();
-    bytes.resize(65_535, 0xee);
-    let mut packets = [Packet::new(&mut bytes, len, "192.0.2.9:53".parse().unwrap(), transport)];
+    let flags = if dnssec_ok { 0x80 } else { 0 };
+    let opt = size.map(|size| opt(size, 0, flags, &[])).unwrap_or_default();
     let policy = Policy { version: b"Dunlin", ..Policy::default() };
-    let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
-    let mut scratch = Box::<Scratch>::default();
-    batch(
-        image,
-        &policy,
-        now,
-        &mut NoForwarding,
-        &mut scratch,
-        &mut packets,
-        &mut AnswerCounts::default(),
-    );
-    assert_eq!(packets[0].verdict, Verdict::Reply);
-    show(packets[0].message())
+    let burst = Burst { transport, room: 65_535, ..Burst::new(image, &policy) };
+    let (verdict, bytes, _) = burst.send_one(&query(0, qname, qtype.0, &opt));
+    assert_eq!(verdict, Verdict::Reply);
+    show(&bytes)
 }
 
 fn show(bytes: &[u8]) -> String {

@@ -2,11 +2,9 @@
 //!
 //! A query with an unknown option is valid (RFC 6891 §6.1.2) but not plain, and a message with
 //! little space behind it cannot be parsed fast. Both take the full path.
-use crate::small_zone::name;
-use answer::{AnswerCounts, CookieSecret, NoForwarding, Now, Policy, Scratch, batch};
-use compile::{Image, Loader, Zone};
-use image::HashKey;
-use packet::{Packet, Transport};
+use crate::common::{Burst, RD, key, load, message, name, opt};
+use answer::{AnswerCounts, CookieSecret, NoForwarding, Policy};
+use compile::{Image, Zone};
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
 
@@ -87,43 +85,31 @@ const PREFIXES: &[&str] = &[
 ];
 
 fn zones() -> Image {
-    let words = std::array::from_fn(|n| (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut image = Image::new(Arc::new(HashKey::new(words)));
+    let mut image = Image::new(key());
     let many = |n: u32, data: &str| -> String {
         (0..n).map(|i| format!("many-{n} 5 {data}{i}\n")).collect()
     };
     let sets: String = (2..11).flat_map(|n| [many(n, "A 192.0.2."), many(n, "AAAA ::")]).collect();
     for (origin, text) in ZONES {
         let sets = if *origin == "plain.test." { sets.as_str() } else { "" };
-        let origin = name(origin);
-        let text = text
-            .lines()
-            .chain(sets.lines())
-            .map(|line| format!("{}\n", line.trim()))
-            .collect::<String>();
-        let mut loader = Loader::new(Arc::clone(image.key()), origin.as_name(), None);
-        zonefile::read_stream(&mut text.as_bytes(), origin.as_name(), &mut |r| {
-            loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-        })
-        .unwrap_or_else(|failure| panic!("{failure}"));
-        image.put_zone(Arc::new(loader.finish().unwrap_or_else(|p| panic!("{}", p[0]))));
+        let lines = text.lines().chain(sets.lines()).map(|line| format!("{}\n", line.trim()));
+        image.put_zone(Arc::new(load(&key(), origin, &lines.collect::<String>())));
     }
-    let unloaded = Zone::unloaded(Arc::clone(image.key()), name("unloaded.").as_name());
+    let unloaded = Zone::unloaded(key(), name("unloaded.").as_name());
     image.put_zone(Arc::new(unloaded));
     image
 }
 
-/// A query; `opt` are its options, where it has an OPT.
-fn question(name: &[u8], rtype: Rtype, opt: Option<&[u8]>) -> Vec<u8> {
-    let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, u8::from(opt.is_some())];
-    bytes.extend(name);
-    bytes.extend(rtype.0.to_be_bytes());
-    bytes.extend([0, 1]);
-    if let Some(options) = opt {
-        bytes.extend([0, 0, 41, 0x10, 0, 0, 0, 0, 0, 0, options.len() as u8]);
-        bytes.extend(options);
-    }
-    bytes
+/// A query with these options, where it has an OPT.
+fn question(name: &[u8], rtype: Rtype, options: Option<&[u8]>) -> Vec<u8> {
+    let question = [name, &rtype.0.to_be_bytes(), &[0, 1]].concat();
+    let additional = options.is_some().into();
+    let opt = options.map(|options| {
+        let mut opt = opt(4096, 0, 0, &[]);
+        opt[10] = options.len() as u8;
+        [&opt, options].concat()
+    });
+    message(RD, [1, 0, 0, additional], &question, &opt.unwrap_or_default())
 }
 
 /// Asks all questions in one burst, each with so much room; the replies and the tally.
@@ -137,22 +123,9 @@ fn ask_by(
     questions: &[Vec<u8>],
     room: usize,
 ) -> (Vec<Vec<u8>>, AnswerCounts) {
-    let peer = "192.0.2.9:53".parse().unwrap();
-    let mut bufs: Vec<_> = questions.to_vec();
-    let mut packets: Vec<_> = bufs
-        .iter_mut()
-        .map(|buf| {
-            let len = buf.len();
-            buf.resize(room, 0xee);
-            Packet::new(buf, len, peer, Transport::Datagram)
-        })
-        .collect();
-    let (mut answer_counts, mut scratch) = (AnswerCounts::default(), Box::<Scratch>::default());
-    for burst in packets.chunks_mut(packet::BURST_MAX) {
-        let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
-        batch(image, policy, now, &mut NoForwarding, &mut scratch, burst, &mut answer_counts);
-    }
-    (packets.iter().map(|packet| packet.message().to_vec()).collect(), answer_counts)
+    let burst = Burst { room, ..Burst::new(image, policy) };
+    let (sent, counts) = burst.send(&mut NoForwarding, questions);
+    (sent.into_iter().map(|(_, bytes)| bytes).collect(), counts)
 }
 
 /// Names of every zone, grouped by zone or taken in turns.

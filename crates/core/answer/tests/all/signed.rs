@@ -1,7 +1,7 @@
 //! TSIG records of queries (RFC 8945): keys that this server does not have, and misplaced records.
 
-use crate::small_zone::{name, zones};
-use answer::{AnswerCounts, CacheLookup, NoForwarding, Now, Policy, Resolver, Scratch, batch};
+use crate::common::{Burst, RD, message, name, section, zones};
+use answer::{AnswerCounts, CacheLookup, NoForwarding, Policy, Resolver};
 use cache::{CacheHit, CacheKey};
 use image::{ForwardRule, Forwards};
 use packet::{Packet, Transport, Verdict};
@@ -24,11 +24,7 @@ fn tsig(key: &str, mac: &[u8], error: u8) -> Vec<u8> {
 
 /// A query for an address, with these additional records.
 fn query(owner: &str, records: &[&[u8]]) -> Vec<u8> {
-    let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, records.len() as u8];
-    bytes.extend(name(owner).as_name().as_bytes());
-    bytes.extend([0, 1, 0, 1]);
-    bytes.extend(records.concat());
-    bytes
+    message(RD, [1, 0, 0, records.len() as u16], &section(owner, 1, 1), &records.concat())
 }
 
 fn send_with(
@@ -37,15 +33,12 @@ fn send_with(
     message: &[u8],
     transport: Transport,
 ) -> (Vec<u8>, AnswerCounts) {
-    let mut buf = vec![0xee; 65_535];
-    buf[..message.len()].copy_from_slice(message);
-    let peer = "192.0.2.9:5353".parse().unwrap();
-    let mut packets = [Packet::new(&mut buf, message.len(), peer, transport)];
-    let now = Now { unix_seconds: 1_000_000, monotonic_micros: 0, seed: 3 };
-    let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
-    batch(&zones(), policy, now, resolver, &mut scratch, &mut packets, &mut counts);
-    assert_eq!(packets[0].verdict, Verdict::Reply);
-    (packets[0].message().to_vec(), counts)
+    let zones = zones();
+    let burst = Burst { transport, room: 65_535, ..Burst::new(&zones, policy) };
+    let (mut sent, counts) = burst.send(resolver, &[message.to_vec()]);
+    let (verdict, bytes) = sent.remove(0);
+    assert_eq!(verdict, Verdict::Reply);
+    (bytes, counts)
 }
 
 fn send(message: &[u8], transport: Transport) -> Vec<u8> {

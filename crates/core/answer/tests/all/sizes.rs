@@ -1,7 +1,7 @@
 //! What an answer takes in the cache, all told: its bytes, those that tell where it lies, and
 //! those that remember it when it is gone.
 
-use crate::small_zone::name;
+use crate::common::name;
 use answer::{TtlLimits, relay};
 use cache::{Bucket, Cache, CacheKey, CacheShape, CacheState, Insertion, QueryKind};
 use wire::{Name, NameBuf, Suffixes};

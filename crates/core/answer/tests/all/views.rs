@@ -1,22 +1,15 @@
 //! Queries of different views in one burst: zones, cache entries and reply rates are apart.
 
-use crate::small_zone::{name, zones};
-use answer::{AnswerCounts, CacheLookup, Limiter, Limits, Now, Policy, Resolver, Scratch, batch};
+use crate::common::{Burst, NOW, RD, query, zones};
+use answer::{CacheLookup, Limiter, Limits, Now, Policy, Resolver};
 use cache::{CacheHit, CacheKey};
 use image::{ForwardRule, Forwards};
 use limit::{DebtSet, Networks, Rate, RateTable, TableKey};
-use packet::{DropReason, Packet, Transport, Verdict, View};
+use packet::{DropReason, Packet, Verdict, View};
 use wire::NameBuf;
 
 const REFUSED: u8 = 5;
 const OTHER: View = View(7);
-
-fn query(owner: &str) -> Vec<u8> {
-    let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    bytes.extend(name(owner).as_name().as_bytes());
-    bytes.extend([0, 1, 0, 1]);
-    bytes
-}
 
 /// An empty cache that records the view of each lookup and request.
 #[derive(Default)]
@@ -49,23 +42,11 @@ fn burst(
     owner: &str,
     views: &[View],
 ) -> Vec<(Verdict, u8)> {
-    let query = query(owner);
-    let mut buffers = vec![vec![0xee; 1232]; views.len()];
-    let peer = "192.0.2.9:5353".parse().unwrap();
-    let mut packets: Vec<_> = buffers
-        .iter_mut()
-        .zip(views)
-        .map(|(buf, view)| {
-            buf[..query.len()].copy_from_slice(&query);
-            let mut packet = Packet::new(buf, query.len(), peer, Transport::Datagram);
-            packet.context.view = *view;
-            packet
-        })
-        .collect();
-    let now = Now { unix_seconds: 0, monotonic_micros: 1_000_000, seed: 1 };
-    let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
-    batch(&zones(), policy, now, resolver, &mut scratch, &mut packets, &mut counts);
-    packets.iter().map(|packet| (packet.verdict, packet.message()[3] & 0xf)).collect()
+    let now = Now { monotonic_micros: 1_000_000, ..NOW };
+    let zones = zones();
+    let burst = Burst { now, views, ..Burst::new(&zones, policy) };
+    let (sent, _) = burst.send(resolver, &vec![query(RD, owner, 1, &[]); views.len()]);
+    sent.iter().map(|(verdict, bytes)| (*verdict, bytes[3] & 0xf)).collect()
 }
 
 #[test]

@@ -1,15 +1,13 @@
 //! A world with names of its own and of others, and what those say.
-use answer::{
-    AnswerCounts, CacheLookup, ForwardedRecords, Now, Policy, Resolver, Scratch, TtlLimits, batch,
-    relay,
-};
+use crate::common::{Burst, image, key, load, message, opt, section};
+use answer::{CacheLookup, ForwardedRecords, Policy, Resolver, TtlLimits, relay};
 use cache::{CacheHit, CacheKey};
-use compile::{Image, Loader};
+use compile::Image;
 use domain::base::iana::{Class, OptRcode, Rcode};
 use domain::base::message_builder::{AnswerBuilder, MessageBuilder};
 use domain::base::{Message, Name as DomainName, Rtype as Type};
 use domain::rdata::{A, AllRecordData, Cname, Dname, Ns, Soa};
-use image::{ForwardRule, Forwards, HashKey};
+use image::{ForwardRule, Forwards};
 use limit::Acl;
 use packet::{Packet, Transport, Verdict};
 use std::collections::HashMap;
@@ -161,33 +159,22 @@ impl Resolver for ForwardedAnswer {
 
 impl Scene {
     pub fn new() -> Self {
-        let key = Arc::new(HashKey::new(std::array::from_fn(|n| {
-            (n as u64 + 3).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-        })));
-        let image = Image::new(key);
+        let image = image(&[(
+            "here.example.",
+            "@ 60 SOA ns root 1 1 1 1 60\n@ 60 NS ns\nns 60 A 192.0.2.53\n\
+             out 60 CNAME www.elsewhere.example.\nround 60 CNAME round.elsewhere.example.\n",
+        )]);
         let mut rules = vec![
             ForwardRule { suffix: name("."), group: 0 },
             ForwardRule { suffix: name("corp.example."), group: 1 },
         ];
         Forwards::sort(&mut rules);
         let (known, transport) = (ForwardedAnswer::default(), Transport::Datagram);
-        let mut scene = Self { image, rules, known, transport };
-        scene.add_zone(
-            "here.example.",
-            "@ 60 SOA ns root 1 1 1 1 60\n@ 60 NS ns\nns 60 A 192.0.2.53\n\
-             out 60 CNAME www.elsewhere.example.\nround 60 CNAME round.elsewhere.example.\n",
-        );
-        scene
+        Self { image, rules, known, transport }
     }
 
     pub fn add_zone(&mut self, origin: &str, records: &str) {
-        let origin = name(origin);
-        let mut loader = Loader::new(Arc::clone(self.image.key()), origin.as_name(), None);
-        zonefile::read_stream(&mut records.as_bytes(), origin.as_name(), &mut |r| {
-            loader.add(r.owner, r.rtype, r.ttl, r.rdata, 0)
-        })
-        .unwrap_or_else(|failure| panic!("{failure}"));
-        self.image.put_zone(Arc::new(loader.finish().unwrap_or_else(|p| panic!("{}", p[0]))));
+        self.image.put_zone(Arc::new(load(&key(), origin, records)));
     }
 
     /// Takes what the servers of a suffix said about a name's addresses; its life in seconds.
@@ -231,27 +218,18 @@ impl Scene {
 
     /// The reply to the last of several questions, if it has one.
     pub fn burst(&mut self, questions: &[&[u8]], recursion: &Acl<'_>) -> Option<Vec<u8>> {
-        let roomy = |question: &&[u8]| [question, &[0xee; 4096][..]].concat();
-        let mut bytes: Vec<_> = questions.iter().map(roomy).collect();
-        let (client, transport) = ("192.0.2.9:53".parse().unwrap(), self.transport);
-        let packet =
-            |(bytes, question): (_, &&[u8])| Packet::new(bytes, question.len(), client, transport);
-        let mut packets: Vec<_> =
-            bytes.iter_mut().map(Vec::as_mut_slice).zip(questions).map(packet).collect();
         let (forwards, recursion) = (Forwards::new(&self.rules), *recursion);
         let policy = Policy { forwards, recursion, ..Policy::default() };
-        let now = Now { unix_seconds: 0, monotonic_micros: 0, seed: 1 };
-        let (mut scratch, mut answer_counts) = (Box::<Scratch>::default(), AnswerCounts::default());
-        let known = &mut self.known;
-        batch(&self.image, &policy, now, known, &mut scratch, &mut packets, &mut answer_counts);
-        let last = packets.last().expect("a question");
-        match last.verdict {
-            Verdict::Reply => Some(last.message().to_vec()),
-            Verdict::Deferred => {
-                assert_eq!(Some(&last.message()), questions.last(), "as it came");
+        let burst = Burst { transport: self.transport, ..Burst::new(&self.image, &policy) };
+        let questions: Vec<_> = questions.iter().map(|question| question.to_vec()).collect();
+        let mut sent = burst.send(&mut self.known, &questions).0;
+        match sent.pop().expect("a question") {
+            (Verdict::Reply, bytes) => Some(bytes),
+            (Verdict::Deferred, bytes) => {
+                assert_eq!(Some(&bytes), questions.last(), "as it came");
                 None
             }
-            other => panic!("{other:?}"),
+            (other, _) => panic!("{other:?}"),
         }
     }
 
@@ -285,18 +263,10 @@ impl Default for Asking {
 
 impl Asking {
     pub fn question(&self, owner: &str) -> Vec<u8> {
-        let flags = [u8::from(self.recursion), if self.authentic { 0x20 } else { 0 }];
-        let mut bytes = vec![0x12, 0x34, flags[0], flags[1], 0, 1, 0, 0, 0, 0, 0, 0];
-        bytes[11] = self.opt.is_some().into();
-        let owner = NameBuf::from_text(owner.as_bytes(), Name::ROOT).unwrap();
-        bytes.extend(owner.as_name().as_bytes());
-        bytes.extend([self.rtype.0.to_be_bytes(), self.class.to_be_bytes()].concat());
-        if let Some(size) = self.opt {
-            bytes.extend([0, 0, 41]);
-            bytes.extend(size.to_be_bytes());
-            bytes.extend([0; 6]);
-        }
-        bytes
+        let flags = u16::from(self.recursion) << 8 | u16::from(self.authentic) << 5;
+        let opt = self.opt.map(|size| opt(size, 0, 0, &[])).unwrap_or_default();
+        let counts = [1, 0, 0, self.opt.is_some().into()];
+        message(flags, counts, &section(owner, self.rtype.0, self.class), &opt)
     }
 }
 

@@ -8,24 +8,20 @@ use forward::{QueryOutcome, StreamLoss, UpstreamHealth};
 
 #[test]
 fn fastest_server_is_queried() {
-    let mut world = World::new(&[SLOW, FAST, SLOW]);
-    world.load(0, 5000);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed, sum.late), (5000, 0, 0));
+    let mut world = World::loaded(&[SLOW, FAST, SLOW], 5000);
+    world.expect_answers(5000);
     assert!(world.sent[1] > 4900, "{:?}", world.sent);
 }
 
 #[test]
 fn dying_server_costs_little_and_its_return_is_noticed() {
-    let mut world = World::new(&[FAST, SLOW]);
-    world.load(0, 1000);
+    let mut world = World::loaded(&[FAST, SLOW], 1000);
     world.servers[0] = DEAD;
     world.load(1000, 9000);
     let asked_dead = world.sent[0];
     world.servers[0] = FAST;
     world.load(10_000, 40_000);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed), (50_000, 0));
+    let sum = world.expect_end(50_000, 0);
     println!("{sum:?}, {:?}", world.sent);
     assert!(sum.late * 100 <= 9000, "{sum:?}");
     assert!(asked_dead < 1200, "{asked_dead}");
@@ -47,8 +43,7 @@ fn return_of_a_slower_server_is_noticed() {
 #[test]
 fn one_in_five_lost_datagrams_fails_no_client() {
     let lossy = Manner { lost: 20, ..FAST };
-    let mut world = World::new(&[lossy, lossy]);
-    world.load(0, 20_000);
+    let mut world = World::loaded(&[lossy, lossy], 20_000);
     let sum = world.end();
     println!("{sum:?}");
     assert!(sum.failed * 1000 <= sum.all, "{sum:?}");
@@ -56,16 +51,14 @@ fn one_in_five_lost_datagrams_fails_no_client() {
 
 #[test]
 fn known_failure_is_reported_at_once() {
-    let mut world = World::new(&[DEAD, DEAD]);
-    world.load(0, 2000);
+    let mut world = World::loaded(&[DEAD, DEAD], 2000);
     let all_sent = |world: &World| world.sent.iter().sum::<u64>() + world.probes.len() as u64;
     let (before, sent) = (world.outcomes.len(), all_sent(&world));
     world.load(2000, 10_000);
     let told_late = world.outcomes.iter().skip(before).filter(|(_, took)| *took > 0).count();
     let asked = all_sent(&world) - sent;
-    let sum = world.end();
+    world.expect_end(12_000, 12_000);
     println!("{told_late} told late, {asked} asked");
-    assert_eq!((sum.all, sum.failed), (12_000, 12_000));
     // Except for a new name now and then; probes notice the return.
     assert!(told_late < 20, "{told_late}");
     assert!(asked < 20, "{asked}");
@@ -74,20 +67,16 @@ fn known_failure_is_reported_at_once() {
 #[test]
 fn failing_server_is_not_believed() {
     for rcode in [1, 2, 4, 5] {
-        let mut world = World::new(&[Manner { rcode, ..FAST }, SLOW]);
-        world.load(0, 2000);
-        let sum = world.end();
-        assert_eq!((sum.all, sum.failed, sum.late), (2000, 0, 0), "{rcode}");
+        let mut world = World::loaded(&[Manner { rcode, ..FAST }, SLOW], 2000);
+        world.expect_answers(2000);
         assert!(world.sent[0] < 100, "{:?}", world.sent);
     }
 }
 
 #[test]
 fn forged_replies_are_counted_and_change_nothing() {
-    let mut world = World::new(&[Manner { lies: true, ..FAST }]);
-    world.load(0, 1000);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed, sum.late), (1000, 0, 0));
+    let mut world = World::loaded(&[Manner { lies: true, ..FAST }], 1000);
+    world.expect_answers(1000);
     let counts = world.call(|forwarder, _, _| forwarder.upstream(0).counts);
     assert_eq!((counts.answered, counts.mismatched), (1000, 8000));
 }
@@ -98,8 +87,7 @@ fn one_server_gets_a_query_at_most_three_times() {
     for (manner, most) in [(DEAD, 3), (Manner { rcode: 2, ..FAST }, 1)] {
         let mut world = World::new(&[manner]);
         assert_eq!(world.query(1), QueryOutcome::Pending);
-        let sum = world.end();
-        assert_eq!((sum.all, sum.failed), (1, 1));
+        world.expect_end(1, 1);
         assert_eq!(world.sent, [most]);
     }
 }
@@ -108,8 +96,7 @@ fn one_server_gets_a_query_at_most_three_times() {
 fn slow_server_does_not_count_as_dead() {
     for round_trip in [150, 300, 600, 900] {
         let slow = Manner { round_trip: round_trip * MILLI, ..FAST };
-        let mut world = World::new(&[FAST, FAST]);
-        world.load(0, 1000);
+        let mut world = World::loaded(&[FAST, FAST], 1000);
         world.servers = vec![slow, slow];
         world.load(1000, 9000);
         let sum = world.end();
@@ -124,14 +111,12 @@ fn slow_server_does_not_count_as_dead() {
 #[test]
 fn failing_server_is_queried_if_there_is_no_other() {
     let failing = Manner { rcode: 2, ..FAST };
-    let mut world = World::new(&[failing]);
-    world.load(0, 2000);
+    let mut world = World::loaded(&[failing], 2000);
     assert!(world.outcomes.iter().all(|(outcome, _)| *outcome == Outcome::Failed));
     assert_eq!(world.sent, [2000]);
     world.servers[0] = FAST;
     world.load(2000, 2000);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed), (4000, 2000));
+    world.expect_end(4000, 2000);
 }
 
 /// However few ask, and however long all they ask cannot be told.
@@ -145,8 +130,7 @@ fn server_that_fails_some_queries_gets_all_others() {
         }
         world.servers[0] = FAST;
         assert_eq!(world.query(50), QueryOutcome::Pending, "{gap} ms");
-        let sum = world.end();
-        assert_eq!((sum.all, sum.failed), (51, 50));
+        world.expect_end(51, 50);
         // Silence still means that the server is down.
         world.servers[0] = Manner { rcode: 2, ..FAST };
         world.load(100, 100);
@@ -158,18 +142,15 @@ fn server_that_fails_some_queries_gets_all_others() {
 
 #[test]
 fn truncated_reply_is_repeated_over_a_stream() {
-    let mut world = World::new(&[Manner { truncates: true, ..FAST }]);
-    world.load(0, 100);
+    let mut world = World::loaded(&[Manner { truncates: true, ..FAST }], 100);
     let sum = world.end();
     assert_eq!((sum.all, sum.failed, world.by_stream), (100, 0, 100));
 }
 
 #[test]
 fn one_stream_carries_all_queries_and_its_handshake_is_no_round_trip() {
-    let mut world = World::new(&[STREAM]);
-    world.load(0, 5000);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed, sum.late), (5000, 0, 0));
+    let mut world = World::loaded(&[STREAM], 5000);
+    world.expect_answers(5000);
     assert_eq!((world.by_stream, world.opened), (5000, 1));
     let took = world.call(|forwarder, _, _| forwarder.upstream(0).round_trip_micros());
     assert!((MILLI..3 * MILLI).contains(&took.into()), "{took}");
@@ -177,8 +158,7 @@ fn one_stream_carries_all_queries_and_its_handshake_is_no_round_trip() {
 
 #[test]
 fn death_and_return_of_a_stream_server_are_noticed() {
-    let mut world = World::new(&[STREAM, SLOW_STREAM]);
-    world.load(0, 1000);
+    let mut world = World::loaded(&[STREAM, SLOW_STREAM], 1000);
     world.servers[0] = Manner { lost: 100, ..STREAM };
     world.load(1000, 9000);
     world.servers[0] = STREAM;
@@ -186,9 +166,8 @@ fn death_and_return_of_a_stream_server_are_noticed() {
     world.close(0, StreamLoss::Failed);
     let asked_dead = world.sent[0];
     world.load(10_000, 40_000);
-    let sum = world.end();
+    let sum = world.expect_end(50_000, 0);
     println!("{sum:?}, {:?}", world.sent);
-    assert_eq!((sum.all, sum.failed), (50_000, 0));
     // All that is asked until it is sure: for a round trip, what TCP may need, and some questions.
     assert!(sum.late <= 350, "{sum:?}");
     assert!(world.sent[0] > asked_dead + 5000, "{:?}", world.sent);
@@ -204,8 +183,7 @@ fn server_that_always_loses_the_race_is_not_first() {
             world.query(number);
             world.pass(world.now + 600 * MILLI);
         }
-        let sum = world.end();
-        assert_eq!((sum.all, sum.failed), (100, 0));
+        let sum = world.expect_end(100, 0);
         assert!(sum.late <= 5, "{sum:?}");
     }
 }
@@ -214,44 +192,36 @@ fn server_that_always_loses_the_race_is_not_first() {
 #[test]
 fn server_that_answers_only_probes_is_not_first() {
     let half = Manner { only_probes: true, ..FAST };
-    let mut world = World::new(&[FAST, SLOW]);
-    world.load(0, 1_000);
+    let mut world = World::loaded(&[FAST, SLOW], 1_000);
     world.servers[0] = half;
     let before = world.sent[0];
     world.load(1_000, 9_000);
     let sent = world.sent[0] - before;
-    let sum = world.end();
+    let sum = world.expect_end(10_000, 0);
     println!("{sum:?}, {sent}");
-    assert_eq!((sum.all, sum.failed), (10_000, 0));
     assert!(sum.late * 100 <= 9_000 && sent < 1_000, "{sum:?}, {sent}");
 }
 
 #[test]
 fn queries_of_a_closed_connection_are_sent_again() {
-    let mut world = World::new(&[Manner { answers: 100, ..STREAM }]);
-    world.load(0, 5000);
-    let sum = world.end();
+    let mut world = World::loaded(&[Manner { answers: 100, ..STREAM }], 5000);
+    let sum = world.expect_end(5000, 0);
     println!("{sum:?}, {:?}", world.sent);
-    assert_eq!((sum.all, sum.failed), (5000, 0));
     assert!(world.opened > 40, "{}", world.opened);
     assert!(world.sent[0] > 5000, "{:?}", world.sent);
 }
 
 #[test]
 fn server_that_refuses_streams_gets_no_queries() {
-    let mut world = World::new(&[Manner { refuses: true, ..STREAM }, SLOW_STREAM]);
-    world.load(0, 5000);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed), (5000, 0));
+    let mut world = World::loaded(&[Manner { refuses: true, ..STREAM }, SLOW_STREAM], 5000);
+    world.expect_end(5000, 0);
     assert!(world.sent[0] < 200, "{:?}", world.sent);
 }
 
 #[test]
 fn stream_and_datagram_servers_work_side_by_side() {
-    let mut world = World::new(&[DEAD, SLOW_STREAM]);
-    world.load(0, 2000);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed), (2000, 0));
+    let mut world = World::loaded(&[DEAD, SLOW_STREAM], 2000);
+    world.expect_end(2000, 0);
     assert!(world.sent[1] >= 2000, "{:?}", world.sent);
 }
 
@@ -263,8 +233,7 @@ fn equal_queries_share_one_query() {
     }
     assert_eq!(world.query(1), QueryOutcome::Full);
     assert_eq!(world.query(2), QueryOutcome::Pending);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed), (usize::from(WAITERS_PER_QUERY_MAX) + 1, 0));
+    world.expect_end(usize::from(WAITERS_PER_QUERY_MAX) + 1, 0);
     assert_eq!(world.sent, [2]);
 }
 
@@ -275,18 +244,15 @@ fn full_table_is_reported_and_recovers() {
         assert_eq!(world.query(number), QueryOutcome::Pending);
     }
     assert_eq!(world.query(QUERIES_MAX as u64), QueryOutcome::Full);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed), (QUERIES_MAX, QUERIES_MAX));
+    world.expect_end(QUERIES_MAX, QUERIES_MAX);
     world.servers[0] = FAST;
     assert_eq!(world.query(0), QueryOutcome::Pending);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed), (QUERIES_MAX + 1, QUERIES_MAX));
+    world.expect_end(QUERIES_MAX + 1, QUERIES_MAX);
 }
 
 #[test]
 fn drained_server_is_queried_if_there_is_no_other() {
-    let mut world = World::new(&[FAST, SLOW]);
-    world.load(0, 100);
+    let mut world = World::loaded(&[FAST, SLOW], 100);
     world.call(|forwarder, _, _| forwarder.upstream(0).is_drained = true);
     let drained = world.sent[0];
     world.load(100, 2_000);
@@ -302,8 +268,7 @@ fn drained_server_is_queried_if_there_is_no_other() {
     world.call(|forwarder, _, _| forwarder.upstream(0).is_drained = false);
     world.load(63_100, 30_000);
     assert!(world.sent[0] > back + 1_000, "{:?}", world.sent);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed), (93_100, 0));
+    world.expect_end(93_100, 0);
 }
 
 #[test]
@@ -314,8 +279,7 @@ fn all_drained_is_like_none_drained() {
     }
     world.load(0, 1_000);
     assert!(world.sent[0] > 900, "{:?}", world.sent);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed, sum.late), (1_000, 0, 0));
+    world.expect_answers(1_000);
 }
 
 #[test]
@@ -336,8 +300,7 @@ fn cut_off_query_gets_no_new_clients_and_answers_the_waiting_ones() {
     }
     assert_eq!(world.sent, [3], "one of them anew, for all who come after");
     assert_eq!(cut(&mut world), 1, "the new one, again");
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed), (10, 0));
+    world.expect_end(10, 0);
     assert_eq!(world.query(1), QueryOutcome::Pending);
     assert_eq!(cut(&mut world), 1, "its room was not what was cut off");
     world.end();
@@ -349,16 +312,14 @@ fn server_without_edns_is_queried_without_it_and_remembered() {
     for opt_rcode in [1, 4] {
         for bare_errors in [false, true] {
             let old = Manner { opt_rcode, bare_errors, ..FAST };
-            let mut world = World::new(&[old]);
-            world.load(0, 1000);
+            let mut world = World::loaded(&[old], 1000);
             assert!((1001..1010).contains(&world.sent[0]), "{:?}", world.sent);
             // Later, it is queried with EDNS again.
             world.pass(world.now + 601 * SECOND);
             let before = world.sent[0];
             world.load(1000, 100);
             assert!((101..110).contains(&(world.sent[0] - before)), "{:?}", world.sent);
-            let sum = world.end();
-            assert_eq!((sum.all, sum.failed, sum.late), (1100, 0, 0), "{opt_rcode}");
+            world.expect_answers(1100);
         }
     }
 }
@@ -371,10 +332,8 @@ fn server_that_understands_nothing_is_queried_twice_and_another_one_answers() {
     let sum = world.end();
     assert_eq!((sum.all, sum.failed, sum.late), (1, 1, 0), "at once");
     assert_eq!(world.sent, [2]);
-    let mut world = World::new(&[broken, SLOW]);
-    world.load(0, 2000);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed, sum.late), (2000, 0, 0));
+    let mut world = World::loaded(&[broken, SLOW], 2000);
+    world.expect_answers(2000);
 }
 
 /// Over TCP, or in lower case if there is no TCP; and after the first queries, at once.
@@ -401,23 +360,19 @@ fn server_that_does_not_keep_the_case_of_letters_answers() {
             world.load(2000, 100);
             assert_eq!(world.by_stream, by_stream);
             assert!(!world.call(|forwarder, _, _| forwarder.upstream(0).has_case_fault()));
-            let sum = world.end();
-            assert_eq!((sum.all, sum.failed), (1103, 0), "{case:?} {refuses}");
+            world.expect_end(1103, 0);
         }
     }
 }
 
 #[test]
 fn denials_of_a_server_that_keeps_the_case_are_not_checked() {
-    let mut world = World::new(&[FAST]);
-    world.load(0, 10);
+    let mut world = World::loaded(&[FAST], 10);
     world.servers[0] = Manner { rcode: 3, ..FAST };
     world.load(10, 1000);
     assert_eq!((world.sent[0], world.by_stream), (1010, 0));
     // Of a server that answered nothing so far, few are.
-    let mut world = World::new(&[Manner { rcode: 3, ..FAST }]);
-    world.load(0, 10_000);
+    let mut world = World::loaded(&[Manner { rcode: 3, ..FAST }], 10_000);
     assert!(world.by_stream <= 27, "{}", world.by_stream);
-    let sum = world.end();
-    assert_eq!((sum.all, sum.failed, sum.late), (10_000, 0, 0));
+    world.expect_answers(10_000);
 }

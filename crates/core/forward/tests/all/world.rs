@@ -154,6 +154,13 @@ impl World {
         Self::seeded(7, servers)
     }
 
+    /// A world whose servers were asked for so many names.
+    pub fn loaded(servers: &[Manner], count: u64) -> Self {
+        let mut world = Self::new(servers);
+        world.load(0, count);
+        world
+    }
+
     pub fn seeded(seed: u64, servers: &[Manner]) -> Self {
         let mut queries = vec![PendingQuery::FREE; QUERIES_MAX];
         let mut state = Box::new(ForwarderState::new(&mut queries));
@@ -426,6 +433,20 @@ impl World {
     pub fn end_of_attack(&mut self) -> Sum {
         self.attack = self.attack.map(|attack| Attack { rate: 0, ..attack });
         self.end()
+    }
+
+    /// Waits for the end of all, which are so many questions; so many of them failed.
+    #[track_caller]
+    pub fn expect_end(&mut self, all: usize, failed: usize) -> Sum {
+        let sum = self.end();
+        assert_eq!((sum.all, sum.failed), (all, failed), "{sum:?}, {:?}", self.sent);
+        sum
+    }
+
+    /// The same where none failed, and none was late.
+    #[track_caller]
+    pub fn expect_answers(&mut self, all: usize) {
+        assert_eq!(self.expect_end(all, 0).late, 0);
     }
 
     /// Waits until nothing is under way, and tells what came of all.

@@ -1,17 +1,15 @@
 //! Servers that answer, or do not, on sockets of their own.
 
-use crate::scene::{Fake, Got, Scene, answer, answered, failed, framed, no_client};
+use crate::scene::{Fake, Got, Scene, answer, answered, failed, framed, group, no_client};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use test_support::wait;
 use upstream::{StatusView, TlsFault, UpstreamServers};
-use wire::{Name, NameBuf};
 
 #[test]
 fn answer_is_cached() {
-    let server = Fake::start(|question, _| vec![answer(question, 60, 2)]);
-    let mut scene = Scene::new(&[server.address]);
+    let (server, mut scene) = Scene::asking(|question, _| vec![answer(question, 60, 2)]);
     assert_eq!(scene.ask_one("www.example.net."), answered(2));
     assert_eq!(scene.ask_one("WWW.example.net."), answered(2));
     assert_eq!(server.asked(), 1);
@@ -19,8 +17,7 @@ fn answer_is_cached() {
 
 #[test]
 fn uncacheable_answer_is_queried_again() {
-    let server = Fake::start(|question, _| vec![answer(question, 0, 1)]);
-    let mut scene = Scene::new(&[server.address]);
+    let (server, mut scene) = Scene::asking(|question, _| vec![answer(question, 0, 1)]);
     for nth in 1..=3 {
         assert_eq!(scene.ask_one("www.example.net."), answered(1));
         assert_eq!(server.asked(), nth);
@@ -29,8 +26,7 @@ fn uncacheable_answer_is_queried_again() {
 
 #[test]
 fn equal_concurrent_queries_are_one_query() {
-    let server = Fake::start(|question, _| vec![answer(question, 0, 1)]);
-    let mut scene = Scene::new(&[server.address]);
+    let (server, mut scene) = Scene::asking(|question, _| vec![answer(question, 0, 1)]);
     let got = scene.query(&["www.example.net."; 60], Duration::from_secs(5));
     assert_eq!(got.len(), 60);
     assert!(!scene.upstream_client.has_deferred());
@@ -39,7 +35,7 @@ fn equal_concurrent_queries_are_one_query() {
 
 #[test]
 fn invalid_reply_is_ignored() {
-    let server = Fake::start(|question, _| {
+    let (_server, mut scene) = Scene::asking(|question, _| {
         let right = answer(question, 60, 1);
         let changed = |at: usize| {
             let mut lie = answer(question, 60, 66);
@@ -48,15 +44,13 @@ fn invalid_reply_is_ignored() {
         };
         vec![changed(0), changed(1), changed(13), changed(25), right[..11].to_vec(), right]
     });
-    let mut scene = Scene::new(&[server.address]);
     assert_eq!(scene.ask_one("www.example.net."), answered(1));
     assert_eq!(StatusView::server([&scene.upstream_client.view()], 0).counts.mismatched, 5);
 }
 
 #[test]
 fn source_ports_are_many_and_change() {
-    let server = Fake::start(|question, _| vec![answer(question, 60, 1)]);
-    let mut scene = Scene::new(&[server.address]);
+    let (server, mut scene) = Scene::asking(|question, _| vec![answer(question, 60, 1)]);
     let mut query = |from: usize| {
         (from..from + 5_000).for_each(|n| {
             scene.ask_one(&format!("name-{n}.example.net."));
@@ -71,15 +65,7 @@ fn source_ports_are_many_and_change() {
 #[test]
 fn fixed_source_ports_are_few_and_stay() {
     let server = Fake::start(|question, _| vec![answer(question, 60, 1)]);
-    let group = UpstreamServers {
-        first: 0,
-        is_retired: false,
-        suffix: NameBuf::root(),
-        addresses: vec![server.address.into()],
-        mixes_case: true,
-        fixed_ports: Some(2),
-        caches: true,
-    };
+    let group = UpstreamServers { fixed_ports: Some(2), ..group(".", vec![server.address.into()]) };
     let mut scene = Scene::grouped(vec![group], None, 1 << 20);
     (0..2_000).for_each(|n| {
         scene.ask_one(&format!("name-{n}.example.net."));
@@ -123,9 +109,7 @@ fn another_server_is_queried_if_one_fails() {
     let silent = Fake::start(|_, _| vec![]);
     for bad in [servfail.address, silent.address, no_client()] {
         let mut scene = Scene::new(&[bad, good.address]);
-        for n in 0..20 {
-            assert_eq!(scene.ask_one(&format!("name-{n}.example.net.")), answered(1), "{bad}");
-        }
+        scene.expect_twenty(1);
     }
 }
 
@@ -143,9 +127,7 @@ fn extended_code_is_a_failure_of_its_server() {
     assert_eq!(scene.ask_one("www.example.net."), failed(22));
     assert_eq!(scene.ask_one("www.example.net."), failed(13), "and it is not kept");
     let mut scene = Scene::new(&[bad.address, good.address]);
-    for n in 0..20 {
-        assert_eq!(scene.ask_one(&format!("name-{n}.example.net.")), answered(2));
-    }
+    scene.expect_twenty(2);
 }
 
 #[test]
@@ -160,11 +142,10 @@ fn silent_server_costs_a_client_few_seconds() {
 /// do not wait for a while.
 #[test]
 fn stale_answer_is_given_after_a_wait() {
-    let server = Fake::start(|question, nth| match nth {
+    let (_server, mut scene) = Scene::asking(|question, nth| match nth {
         0 => vec![answer(question, 1, 1)],
         _ => vec![],
     });
-    let mut scene = Scene::new(&[server.address]);
     assert_eq!(scene.ask_one("www.example.net."), answered(1));
     scene.later += Duration::from_millis(2_100);
     assert_eq!(scene.ask_one("www.example.net."), Got(0, 1, Some(3)));
@@ -187,13 +168,8 @@ fn alias_to_a_forwarded_name_is_answered_when_its_upstream_answers() {
         });
         let corp = Fake::start(|question, _| vec![answer(question, 0, 2)]);
         let group = |suffix: &str, server: &Fake| UpstreamServers {
-            first: 0,
-            is_retired: false,
-            suffix: NameBuf::from_text(suffix.as_bytes(), Name::ROOT).unwrap(),
-            addresses: vec![server.address.into()],
-            mixes_case: true,
-            fixed_ports: None,
             caches,
+            ..group(suffix, vec![server.address.into()])
         };
         let groups = vec![group(".", &all), group("in.", &corp)];
         let mut scene = Scene::grouped(groups, None, 1 << 20);
@@ -215,16 +191,16 @@ fn numbered_alias(question: &[u8], number: u8) -> Vec<u8> {
 
 #[test]
 fn target_of_an_alias_is_queried_at_the_same_server() {
-    let server = Fake::start(|question, _| match question[13].to_ascii_lowercase() {
-        b'a' => vec![numbered_alias(question, b'b')],
-        b'b' => vec![numbered_alias(question, b'c')],
-        b'c' => vec![answer(question, 60, 2)],
-        // A loop, and a chain without an end.
-        b'l' => vec![numbered_alias(question, b'm')],
-        b'm' => vec![numbered_alias(question, b'l')],
-        other => vec![numbered_alias(question, other + 1)],
-    });
-    let mut scene = Scene::new(&[server.address]);
+    let (server, mut scene) =
+        Scene::asking(|question, _| match question[13].to_ascii_lowercase() {
+            b'a' => vec![numbered_alias(question, b'b')],
+            b'b' => vec![numbered_alias(question, b'c')],
+            b'c' => vec![answer(question, 60, 2)],
+            // A loop, and a chain without an end.
+            b'l' => vec![numbered_alias(question, b'm')],
+            b'm' => vec![numbered_alias(question, b'l')],
+            other => vec![numbered_alias(question, other + 1)],
+        });
     assert_eq!(scene.ask_one("a.example.net."), answered(4));
     assert_eq!(server.asked(), 3);
     assert_eq!(scene.ask_one("l.example.net."), answered(2));
@@ -239,7 +215,7 @@ fn target_of_an_alias_is_queried_at_the_same_server() {
 fn alias_that_may_not_be_cached_is_never_stale() {
     let is_broken = Arc::new(AtomicBool::new(false));
     let breaks = Arc::clone(&is_broken);
-    let server = Fake::start(move |question, _| {
+    let (_server, mut scene) = Scene::asking(move |question, _| {
         let mut message = match question[13].to_ascii_lowercase() {
             b'a' => numbered_alias(question, b'b'),
             _ => answer(question, 60, 2),
@@ -247,7 +223,6 @@ fn alias_that_may_not_be_cached_is_never_stale() {
         message[3] |= if breaks.load(Ordering::SeqCst) { 2 } else { 0 };
         vec![message]
     });
-    let mut scene = Scene::new(&[server.address]);
     assert_eq!(scene.ask_one("a.example.net."), answered(3));
     is_broken.store(true, Ordering::SeqCst);
     scene.later = Duration::from_secs(100);
@@ -271,9 +246,7 @@ fn server_without_edns_answers() {
                 }
             });
             let mut scene = Scene::new(&[server.address]);
-            for n in 0..20 {
-                assert_eq!(scene.ask_one(&format!("name-{n}.example.net.")), answered(2));
-            }
+            scene.expect_twenty(2);
             assert_eq!(server.asked(), 21, "it is remembered");
         }
     }
@@ -290,9 +263,7 @@ fn server_that_does_not_keep_the_case_is_queried_over_tcp() {
         Fake::start_both(move |question, _| vec![lower(question)], move |q| framed(&lower(q)));
     let mut scene = Scene::new(&[server.address]);
     let fault = |scene: &Scene| StatusView::server([&scene.upstream_client.view()], 0).fault;
-    for n in 0..20 {
-        assert_eq!(scene.ask_one(&format!("name-{n}.example.net.")), answered(2));
-    }
+    scene.expect_twenty(2);
     assert_eq!(server.asked(), 1, "then it is queried over TCP at once");
     assert_eq!(fault(&scene), TlsFault::Case);
     assert!(TlsFault::Case.what().is_some_and(|what| what.contains("mix_case")));

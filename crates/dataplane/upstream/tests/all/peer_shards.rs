@@ -32,7 +32,6 @@ fn equal_queries_at_all_threads_are_one_query() {
     });
     let mut street = Street::new(4, &[server.address]);
     let names: Vec<String> = (0..20).map(|n| format!("n{n}.example.")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut got: Vec<_> = street.scenes.iter().map(|_| Vec::new()).collect();
     for (scene, got) in street.scenes.iter_mut().zip(&mut got) {
         scene.send(&names, got);
@@ -120,7 +119,6 @@ fn request_without_room_is_sent_directly_and_counted() {
     let mut street = Street::new(2, &[server.address]);
     street.go_on();
     let names: Vec<String> = (0..2_000).map(|n| format!("n{n}.example.")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     // The other one does nothing.
     let got = street.scenes[0].query(&names, PATIENCE);
     assert!(got.len() == 2_000 && got.iter().all(|got| got.0 == 0));
@@ -138,10 +136,9 @@ fn requests_to_an_owner_shard_are_bounded() {
     let names: Vec<String> = (0..PEERS_MAX + 500).map(|n| format!("n{n}.example.")).collect();
     let mut got = Vec::new();
     for (client, some) in (0..).zip(names.chunks(100)) {
-        let some: Vec<&str> = some.iter().map(String::as_str).collect();
         // One alone has a share of the room.
         street.scenes[1].client = ([192, 0, 2, client], 5353).into();
-        street.scenes[1].send(&some, &mut got);
+        street.scenes[1].send(some, &mut got);
         street.scenes[0].turn(&mut got, Duration::from_millis(1));
     }
     street.scenes[1].turn(&mut got, Duration::from_millis(1));
@@ -389,7 +386,6 @@ fn thread_that_owns_no_names_only_sends_requests() {
     let server = good(60);
     let mut street = Street::with_homes(3, 1, &[server.address]);
     let names: Vec<String> = (0..20).map(|n| format!("n{n}.example.")).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     // The others do nothing, and are not missed.
     assert_eq!(street.scenes[0].query(&names, PATIENCE).len(), 20);
     assert_eq!(street.owner_shards(), ShardCounts::default());

@@ -141,6 +141,13 @@ pub struct Scene {
 pub struct Got(pub u8, pub u16, pub Option<u16>);
 
 impl Scene {
+    /// One that asks a server with these answers.
+    pub fn asking(answers: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static) -> (Fake, Self) {
+        let server = Fake::start(answers);
+        let scene = Self::new(&[server.address]);
+        (server, scene)
+    }
+
     pub fn new(servers: &[SocketAddr]) -> Self {
         Self::over(servers.iter().copied().map(UpstreamAddress::from).collect(), None)
     }
@@ -159,17 +166,7 @@ impl Scene {
         trust: Option<TrustAnchors>,
         cache_len: usize,
     ) -> Self {
-        let suffix = NameBuf::root();
-        let groups = vec![UpstreamServers {
-            first: 0,
-            is_retired: false,
-            suffix,
-            addresses,
-            mixes_case: true,
-            fixed_ports: None,
-            caches: true,
-        }];
-        Self::grouped(groups, trust, cache_len)
+        Self::grouped(vec![group(".", addresses)], trust, cache_len)
     }
 
     pub fn grouped(
@@ -224,7 +221,7 @@ impl Scene {
     }
 
     /// Asks, and waits until all are answered, or for so long.
-    pub fn query(&mut self, names: &[&str], patience: Duration) -> Vec<Got> {
+    pub fn query(&mut self, names: &[impl AsRef<str>], patience: Duration) -> Vec<Got> {
         let begun = processor_time();
         self.longest = Duration::ZERO;
         let mut got = Vec::new();
@@ -245,8 +242,8 @@ impl Scene {
     }
 
     /// Asks, and takes what is known at once.
-    pub fn send(&mut self, names: &[&str], got: &mut Vec<Got>) {
-        names.iter().for_each(|name| self.send_type(name, 1, got));
+    pub fn send(&mut self, names: &[impl AsRef<str>], got: &mut Vec<Got>) {
+        names.iter().for_each(|name| self.send_type(name.as_ref(), 1, got));
         self.upstream_client.flush();
     }
 
@@ -299,8 +296,29 @@ impl Scene {
         }
     }
 
+    /// Asks for twenty names, one after the other, each of which has so many addresses.
+    #[track_caller]
+    pub fn expect_twenty(&mut self, count: u16) {
+        for n in 0..20 {
+            assert_eq!(self.ask_one(&format!("name-{n}.example.net.")), answered(count));
+        }
+    }
+
     pub fn ask_one(&mut self, name: &str) -> Got {
         self.query(&[name], test_support::wait::deadline()).pop().expect("an answer")
+    }
+}
+
+/// Servers of the names below a suffix.
+pub fn group(suffix: &str, addresses: Vec<UpstreamAddress>) -> UpstreamServers {
+    UpstreamServers {
+        first: 0,
+        is_retired: false,
+        suffix: NameBuf::from_text(suffix.as_bytes(), Name::ROOT).unwrap(),
+        addresses,
+        mixes_case: true,
+        fixed_ports: None,
+        caches: true,
     }
 }
 

@@ -30,8 +30,7 @@ fn names(count: usize) -> Vec<String> {
 }
 
 fn query(scene: &mut Scene, names: &[String]) -> usize {
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let got = scene.query(&names, PATIENCE);
+    let got = scene.query(names, PATIENCE);
     assert_eq!(got.len(), names.len(), "every client gets an answer");
     got.iter().filter(|got| **got == answered(1)).count()
 }

@@ -50,7 +50,7 @@ impl Street {
     }
 
     /// Asks one thread for each of these names, and has all do their part.
-    pub fn query(&mut self, number: usize, names: &[&str]) -> Vec<Got> {
+    pub fn query(&mut self, number: usize, names: &[impl AsRef<str>]) -> Vec<Got> {
         let mut got: Vec<_> = self.scenes.iter().map(|_| Vec::new()).collect();
         let mut counts = vec![0; got.len()];
         counts[number] = names.len();

@@ -114,22 +114,28 @@ fn error(place: SourcePosition<'_>, rule: BrokenRule, what: String) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use test_support::folder::Folder;
     use wire::{NameBuf, Rtype};
 
     const HEAD: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
 
     /// Loads the text as `example.org`. Errors are without the file.
     fn load_text(test: &str, text: &str, old: Option<&Zone>) -> Result<Zone, String> {
-        let file = std::env::temp_dir().join(format!("load-{test}-{}", std::process::id()));
+        load_with_summary(test, text, old).map(|(zone, _)| zone)
+    }
+
+    fn load_with_summary(
+        test: &str,
+        text: &str,
+        old: Option<&Zone>,
+    ) -> Result<(Zone, LoadSummary), String> {
+        let folder = Folder::new(test);
+        let file = folder.join("zone");
         std::fs::write(&file, text).expect("a file");
         let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
         let key = Arc::new(HashKey::new(std::array::from_fn(|word| word as u64 * 7 + 1)));
-        let loaded = load(&file, origin.as_name(), &key, old);
-        std::fs::remove_file(&file).expect("the file goes");
-        match loaded {
-            Ok((zone, _)) => Ok(zone),
-            Err(failure) => Err(failure.to_string().replace(&file.display().to_string(), "")),
-        }
+        load(&file, origin.as_name(), &key, old)
+            .map_err(|failure| failure.to_string().replace(&file.display().to_string(), ""))
     }
 
     #[test]
@@ -142,16 +148,12 @@ mod tests {
 
     #[test]
     fn a_set_with_two_ttls_is_a_warning_at_the_record_that_differs() {
-        let file = std::env::temp_dir().join(format!("load-ttls-{}", std::process::id()));
         let sets = "www 300 A 192.0.2.9\nwww 300 A 192.0.2.8\nwww 60 A 192.0.2.7\n\
                     www 5 AAAA 2001:db8::1\n\
                     a 60 RRSIG A 8 3 60 20300101000000 20200101000000 1 example.org. AA==\n\
                     a 90 RRSIG NS 8 3 90 20300101000000 20200101000000 1 example.org. AA==\n";
-        std::fs::write(&file, format!("{HEAD}{sets}")).expect("a file");
-        let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
-        let key = Arc::new(HashKey::new([7; image::HASH_KEY_WORDS]));
-        let (zone, summary) = load(&file, origin.as_name(), &key, None).expect("a zone");
-        std::fs::remove_file(&file).expect("the file goes");
+        let loaded = load_with_summary("ttls", &format!("{HEAD}{sets}"), None);
+        let (zone, summary) = loaded.expect("a zone");
         let messages: Vec<_> = summary.warnings.iter().map(|warning| warning.to_string()).collect();
         let expected = ":7:1: www.example.org.: this A record has a TTL of 60, an earlier one \
                         300; the set is served with 60 (give all records of a name and type the \

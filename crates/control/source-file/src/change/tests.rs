@@ -2,12 +2,13 @@ use super::*;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
+use test_support::folder::Folder;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A file in its own folder, with stamps of its states.
 struct FileScenario {
-    folder: PathBuf,
+    folder: Folder,
     file: PathBuf,
     began: Instant,
     pending: Option<PendingFile>,
@@ -16,9 +17,7 @@ struct FileScenario {
 
 impl FileScenario {
     fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("change-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new(&format!("change-{test}"));
         let file = folder.join("zone");
         fs::write(&file, "as it was read").expect("a file");
         let read = StampedFile { is_racy: false, ..StampedFile::of(&file) };
@@ -33,12 +32,6 @@ impl FileScenario {
     fn at(&mut self, seconds: u32, activity: Option<Activity>) -> FileVerdict {
         let (new, now) = (StampedFile::of(&self.file), self.began + SECOND * seconds);
         judge(Some(&self.read), &new, activity, &mut self.pending, now)
-    }
-}
-
-impl Drop for FileScenario {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use test_support::folder::Folder;
 use test_support::wait;
 use wire::Name;
 use wire::NameBuf;
@@ -18,23 +19,19 @@ const NO_LOAD_WAIT: Duration = Duration::from_millis(400);
 
 /// A source watching one zone in its own folder.
 struct SourceUnderTest {
-    folder: PathBuf,
+    folder: Folder,
     zones: Vec<ZoneFile>,
     commands: CommandSender,
     loads: Receiver<()>,
     thread: JoinHandle<()>,
 }
 
-/// Reports each load.
-struct LoadRecorder {
-    messages: Sender<()>,
-    files: Vec<PathBuf>,
-}
+/// Loads zones by a function, which returns the involved files.
+struct ZoneLoader<F>(F);
 
-impl LoadHandler for LoadRecorder {
+impl<F: FnMut() -> Vec<PathBuf>> LoadHandler for ZoneLoader<F> {
     fn load(&mut self, _: &ZoneFile, _: &mut LoadAttempt<'_>) -> Vec<PathBuf> {
-        self.messages.send(()).expect("the test listens");
-        self.files.clone()
+        (self.0)()
     }
 
     fn load_hosts(&mut self, _: &Path, _: &mut LoadAttempt<'_>) {}
@@ -53,9 +50,7 @@ impl LoadHandler for LoadRecorder {
 impl SourceUnderTest {
     /// Prepares the folder, then watches `zone` in it; `extra` are further involved files.
     fn start(test: &str, prepare: impl Fn(&Path), extra: &[&str]) -> Self {
-        let folder = std::env::temp_dir().join(format!("source-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new(&format!("source-{test}"));
         prepare(&folder);
         let file = folder.join("zone");
         let files: Vec<PathBuf> =
@@ -63,7 +58,12 @@ impl SourceUnderTest {
         let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
         let (commands, mut source) = FileLoop::new();
         let (messages, loads) = channel();
-        let thread = std::thread::spawn(move || source.run(&mut LoadRecorder { messages, files }));
+        let thread = std::thread::spawn(move || {
+            source.run(&mut ZoneLoader(|| {
+                messages.send(()).expect("the test listens");
+                files.clone()
+            }));
+        });
         let zones = vec![ZoneFile { origin, file }];
         commands.set_files(zones.clone());
         let fixture = Self { folder, zones, commands, loads, thread };
@@ -85,7 +85,6 @@ impl SourceUnderTest {
     fn stop(self) {
         self.commands.stop();
         self.thread.join().expect("the source ends");
-        fs::remove_dir_all(&self.folder).expect("the folder goes");
     }
 }
 
@@ -206,9 +205,7 @@ impl LoadHandler for TestLog {
 /// A hosts file is loaded before zones: when new, when changed, and on a full reload.
 #[test]
 fn hosts_files_are_loaded_when_they_change() {
-    let folder = std::env::temp_dir().join(format!("source-hosts-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("source-hosts");
     let (commands, mut source) = FileLoop::new();
     let notes = TestLog::default();
     let mut handler = notes.clone();
@@ -229,7 +226,6 @@ fn hosts_files_are_loaded_when_they_change() {
     assert_eq!(first, line("a"));
     commands.stop();
     thread.join().expect("the source ends");
-    fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
 #[test]
@@ -238,7 +234,7 @@ fn replaced_zone_list_loads_only_new_and_moved_zones() {
     let notes = TestLog::default();
     let mut handler = notes.clone();
     let thread = std::thread::spawn(move || source.run(&mut handler));
-    let folder = std::env::temp_dir().join(format!("source-set-{}", std::process::id()));
+    let folder = Path::new("/none");
     let file = |name: &str| folder.join(name).display().to_string();
     let set = |zones: &[(&str, &str)]| {
         let zones = zones.iter().map(|(origin, name)| ZoneFile {
@@ -265,32 +261,14 @@ fn replaced_zone_list_loads_only_new_and_moved_zones() {
     assert!(!commands.wait(commands.reload(FilesToLoad::default())), "waiters return");
 }
 
-struct PanickingHandler;
-
-impl LoadHandler for PanickingHandler {
-    fn load(&mut self, _: &ZoneFile, _: &mut LoadAttempt<'_>) -> Vec<PathBuf> {
-        panic!("as the test wants it")
-    }
-
-    fn load_hosts(&mut self, _: &Path, _: &mut LoadAttempt<'_>) {}
-
-    fn serve_saved(&mut self, _: &ZoneFile) -> bool {
-        false
-    }
-
-    fn set_writing(&mut self, _: &ZoneFile, _: Option<SystemTime>) {}
-
-    fn set_files(&mut self, _: &FilesToLoad) {}
-
-    fn settle(&mut self, _: &[ZoneFile]) {}
-}
-
 #[test]
 fn panicked_source_is_distinguished_from_stopped() {
     let origin = NameBuf::from_text(b"a.test.", Name::ROOT).expect("a name");
     for fails in [false, true] {
         let (commands, mut source) = FileLoop::new();
-        let thread = std::thread::spawn(move || source.run(&mut PanickingHandler));
+        let thread = std::thread::spawn(move || {
+            source.run(&mut ZoneLoader(|| panic!("as the test wants it")));
+        });
         assert!(!commands.have_failed());
         if fails {
             let zone = ZoneFile { origin: origin.clone(), file: PathBuf::from("none") };

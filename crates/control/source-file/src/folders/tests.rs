@@ -3,15 +3,13 @@ use crate::file_events::Activity;
 use std::fs::File;
 use std::io::Write;
 use std::os::unix::fs::symlink;
+use test_support::folder::Folder;
 
 /// Watched folders, and a test folder.
-fn start(test: &str) -> (WatchedFolders, Activities, PathBuf) {
-    let folder = std::env::temp_dir().join(format!("folders-{test}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
+fn start(test: &str) -> (WatchedFolders, Activities, Folder) {
     let activities = Activities::default();
     let folders = WatchedFolders::start(activities.clone(), || ()).expect("inotify");
-    (folders, activities, folder)
+    (folders, activities, Folder::new(&format!("folders-{test}")))
 }
 
 #[test]
@@ -19,8 +17,8 @@ fn drain_records_all_earlier_events() {
     let (folders, activities, folder) = start("drain");
     let file = [folder.join("zone")];
     activities.set_interest(file.clone());
-    assert!(folders.set([folder.clone()]));
-    assert!(!folders.set([folder.clone()]), "it is watched already");
+    assert!(folders.set([folder.to_path_buf()]));
+    assert!(!folders.set([folder.to_path_buf()]), "it is watched already");
     for _ in 0..200 {
         let mut writer = File::create(&file[0]).expect("a file");
         folders.drain();
@@ -37,7 +35,6 @@ fn drain_records_all_earlier_events() {
         folders.drain();
         assert_eq!(activities.of(&file), Some(Activity::Placed));
     }
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
@@ -46,14 +43,13 @@ fn links_are_whole_at_once() {
     let [hard, soft] = ["hard", "soft"].map(|name| [folder.join(name)]);
     fs::write(folder.join("target"), "text").expect("a file");
     activities.set_interest([hard[0].clone(), soft[0].clone()]);
-    folders.set([folder.clone()]);
+    folders.set([folder.to_path_buf()]);
     fs::hard_link(folder.join("target"), &hard[0]).expect("a link");
     symlink("target", &soft[0]).expect("a link");
     folders.drain();
     for link in [&hard, &soft] {
         assert_eq!(activities.of(link), Some(Activity::Placed), "{link:?}");
     }
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 /// The kernel has one watch for a folder, whatever paths lead to it.
@@ -74,7 +70,6 @@ fn folder_is_watched_under_every_path() {
     fs::write(real.join("zone"), "2").expect("a file");
     folders.drain();
     assert_eq!(by_both.map(|path| activities.of(&path)), [None, Some(Activity::Closed)]);
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
@@ -97,5 +92,4 @@ fn recreated_folder_is_watched_again() {
         folders.drain();
         activities.forget_all();
     }
-    fs::remove_dir_all(folder).expect("the folder goes");
 }

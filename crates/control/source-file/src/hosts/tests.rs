@@ -1,7 +1,7 @@
 use super::*;
 use std::fs;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
+use test_support::folder::Folder;
 
 fn key() -> Arc<HashKey> {
     Arc::new(HashKey::new(std::array::from_fn(|word| word as u64 * 7 + 1)))
@@ -9,19 +9,15 @@ fn key() -> Arc<HashKey> {
 
 /// Loads a text as a hosts file. Errors are a line each, without the file.
 fn load_text(test: &str, text: impl AsRef<[u8]>) -> Result<(Zone, u64), String> {
-    let file = file(test);
+    let folder = Folder::new(test);
+    let file = folder.join("hosts");
     fs::write(&file, &text).expect("a file");
     let loaded = load_hosts(&file, 60, &key(), None);
-    fs::remove_file(&file).expect("the file goes");
     let loaded = loaded.map(|loaded| {
         assert_eq!(loaded.cut_off.is_none(), text.as_ref().ends_with(b"\n"));
         (loaded.zone, loaded.names)
     });
     loaded.map_err(|failure| failure.to_string().replace(&*file.to_string_lossy(), ""))
-}
-
-fn file(test: &str) -> PathBuf {
-    std::env::temp_dir().join(format!("hosts-{test}-{}", std::process::id()))
 }
 
 /// The data of a set, each record in brackets; `None` if there is none.
@@ -120,7 +116,8 @@ fn large_file_loads_fast_and_shares_unchanged_leaves() {
     let count = if cfg!(debug_assertions) { 20_000 } else { 500_000 };
     let mut text: String =
         (0..count).map(|n| format!("0.0.0.0 ads{n}.example{}.test\n", n % 5_000)).collect();
-    let file = file("large");
+    let folder = Folder::new("large");
+    let file = folder.join("hosts");
     fs::write(&file, &text).expect("a file");
     let began = std::time::Instant::now();
     let load = |old: Option<&Zone>| {
@@ -133,7 +130,6 @@ fn large_file_loads_fast_and_shares_unchanged_leaves() {
     text += "0.0.0.0 one.more.test\n";
     fs::write(&file, &text).expect("a file");
     let (next, names) = load(Some(&zone));
-    fs::remove_file(&file).expect("the file goes");
     assert_eq!(names, count + 1);
     let leaves = |zone: &Zone| zone.names().leaves().iter().cloned().collect::<Vec<_>>();
     let (old, new) = (leaves(&zone), leaves(&next));
@@ -143,10 +139,10 @@ fn large_file_loads_fast_and_shares_unchanged_leaves() {
 
 #[test]
 fn last_line_without_a_newline_is_noted() {
-    let file = file("cut");
+    let folder = Folder::new("cut");
+    let file = folder.join("hosts");
     fs::write(&file, "192.0.2.1 a\n192.0.2.2 b").expect("a file");
     let loaded = load_hosts(&file, 60, &key(), None).expect("a hosts file");
-    fs::remove_file(&file).expect("the file goes");
     let cut_off = loaded.cut_off.expect("no newline");
     assert_eq!((cut_off.place().line, cut_off.rule), (2, BrokenRule::CUT_OFF));
 }

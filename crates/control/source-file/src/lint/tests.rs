@@ -1,18 +1,19 @@
 use super::*;
 use image::HashKey;
 use std::sync::Arc;
+use test_support::folder::Folder;
 use wire::{Name, NameBuf};
 
 /// Warnings about `example.org` with these lines after its SOA record, as `line: rule`.
 fn messages(test: &str, lines: &str) -> Vec<String> {
-    let file = std::env::temp_dir().join(format!("lint-{test}-{}", std::process::id()));
+    let folder = Folder::new(test);
+    let file = folder.join("zone");
     let text = format!("$TTL 60\n@ SOA ns hostmaster 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n{lines}");
     std::fs::write(&file, text).expect("a file");
     let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
     let key = Arc::new(HashKey::new([7; image::HASH_KEY_WORDS]));
     let (zone, _) = crate::load(&file, origin.as_name(), &key, None).expect("a zone");
     let mut found = lint(&file, &zone);
-    std::fs::remove_file(&file).expect("the file goes");
     found.sort_by_key(|error| error.place().line);
     found.iter().map(|error| format!("{}: {}", error.place().line, error.rule.id)).collect()
 }

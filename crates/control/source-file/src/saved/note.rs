@@ -155,8 +155,7 @@ mod tests {
 
     #[test]
     fn reused_inode_has_another_id() {
-        let folder = std::env::temp_dir().join(format!("note-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = test_support::folder::Folder::new("note");
         let (file, other) = (folder.join("file"), folder.join("other"));
         std::fs::write(&file, "1").expect("a file");
         let id = FileId::of(&file).expect("a file");
@@ -169,7 +168,7 @@ mod tests {
         std::fs::write(&other, "22").expect("a file");
         std::fs::rename(&other, &file).expect("renamed");
         assert!(!is_same());
-        std::fs::remove_dir_all(&folder).expect("the folder goes");
+        std::fs::remove_file(&file).expect("the file goes");
         assert_eq!(FileId::of(&file), None);
     }
 }

@@ -4,6 +4,7 @@ use crate::limits::SAVE_RETRY;
 use std::fs;
 use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
+use test_support::folder::Folder;
 use test_support::wait;
 
 const APEX: &str = "$TTL 5\n@ SOA ns hostmaster 1 2h 1h 2w 5m\n@ NS ns\nns A 192.0.2.1\n";
@@ -29,14 +30,6 @@ fn load(origin: &str, text: &str) -> Zone {
     loader.finish().expect("a zone")
 }
 
-/// An empty folder for one test.
-fn folder(test: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("saved-{test}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
 fn save(folder: &Path, zone: &Zone) -> PathBuf {
     let path = path(folder, zone.origin());
     write(zone, None, &mut File::create(&path).expect("a file")).expect("written");
@@ -55,14 +48,13 @@ fn content(zone: &Zone) -> Vec<Vec<u8>> {
 }
 
 fn check(test: &str, zone: &Zone) {
-    let folder = folder(test);
+    let folder = Folder::new(test);
     save(&folder, zone);
     let (again, records) = read(&folder, zone.origin(), &key()).expect("sound").expect("there");
     assert!(content(&again) == content(zone), "{test}: the copy is another zone");
     assert_eq!(records, zone.count().1 as u64);
     assert_eq!(again.facts().nsec3, zone.facts().nsec3);
     assert!(is_current(&folder, zone));
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
@@ -100,7 +92,7 @@ fn ten_thousand_names_round_trip() {
 
 #[test]
 fn damaged_copy_is_named_and_one_of_an_older_version_is_read() {
-    let folder = folder("damage");
+    let folder = Folder::new("damage");
     let zone = load("example.org.", APEX);
     let path = save(&folder, &zone);
     let read = || read(&folder, zone.origin(), &key());
@@ -122,17 +114,15 @@ fn damaged_copy_is_named_and_one_of_an_older_version_is_read() {
         assert!(!is_current(&folder, &zone));
         assert_eq!(fs::read(&path).expect("it stays"), damaged);
     }
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
 fn copy_of_another_zone_or_format_is_refused() {
-    let folder = folder("other");
+    let folder = Folder::new("other");
     let path = save(&folder, &load("example.org.", APEX));
     fs::rename(&path, super::path(&folder, name("example.com.").as_name())).expect("renamed");
     assert!(read_error(&folder, "example.com.").contains("belongs to another one: example.org."));
     assert!(read(&folder, name("example.org.").as_name(), &key()).is_ok_and(|it| it.is_none()));
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
@@ -178,41 +168,42 @@ impl TestZones {
     }
 }
 
+/// Saves a zone, and waits until that is done.
+fn save_now(saver: &ZoneSaver, origin: &NameBuf) {
+    saver.save(origin.as_name(), None);
+    saver.wait();
+}
+
 fn inode(path: &Path) -> u64 {
     std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).expect("a file"))
 }
 
 #[test]
 fn only_changed_zones_are_saved() {
-    let (folder, served) = (folder("saver"), TestZones::default());
+    let (folder, served) = (Folder::new("saver"), TestZones::default());
     let saver = served.saver(&folder.join("deeper"));
     let origin = name("example.org.");
     served.put(load("example.org.", APEX));
-    saver.save(origin.as_name(), None);
-    saver.wait();
+    save_now(&saver, &origin);
     let path = path(&folder.join("deeper"), origin.as_name());
     let first = inode(&path);
-    saver.save(origin.as_name(), None);
-    saver.wait();
+    save_now(&saver, &origin);
     assert_eq!(inode(&path), first, "the same zone is not written again");
     served.put(load("example.org.", &format!("{APEX}www A 192.0.2.2\n")));
-    saver.save(origin.as_name(), None);
-    saver.wait();
+    save_now(&saver, &origin);
     assert!(fs::read_to_string(&path).expect("the copy").contains("www.example.org."));
     served.put(Zone::unloaded(key(), origin.as_name()));
-    saver.save(origin.as_name(), None);
-    saver.wait();
+    save_now(&saver, &origin);
     assert!(path.exists(), "a zone that was never loaded does not replace a copy");
     saver.keep_only(std::iter::empty(), Duration::ZERO);
     saver.wait();
     assert!(!path.exists());
     assert_eq!(fs::read_dir(folder.join("deeper")).expect("a folder").count(), 0);
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
 fn copies_of_removed_zones_are_removed() {
-    let (folder, served) = (folder("sweep"), TestZones::default());
+    let (folder, served) = (Folder::new("sweep"), TestZones::default());
     save(&folder, &load("old.test.", APEX));
     let kept = save(&folder, &load("kept.test.", APEX));
     fs::write(folder.join("notes"), "not ours").expect("a file");
@@ -221,14 +212,12 @@ fn copies_of_removed_zones_are_removed() {
     saver.wait();
     assert!(kept.exists() && folder.join("notes").exists());
     assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 2);
-    drop(saver);
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 /// A config that was cut by mistake names most zones again a moment later.
 #[test]
 fn copies_of_removed_zones_stay_for_a_while_and_come_back() {
-    let (folder, served) = (folder("removed"), TestZones::default());
+    let (folder, served) = (Folder::new("removed"), TestZones::default());
     let zone = load("example.org.", APEX);
     let copy = save(&folder, &zone);
     let removed = folder.join("example.org.zone.removed");
@@ -255,14 +244,12 @@ fn copies_of_removed_zones_stay_for_a_while_and_come_back() {
     old.set_modified(SystemTime::now() - 2 * hour).expect("a time");
     keep(&[]);
     assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 0, "its time is over");
-    drop(saver);
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 /// An operator may set `data_dir` to a folder with zone files, which must not be lost.
 #[test]
 fn other_files_are_neither_replaced_nor_removed() {
-    let (folder, served) = (folder("foreign"), TestZones::default());
+    let (folder, served) = (Folder::new("foreign"), TestZones::default());
     let mine = path(&folder, name("mine.test.").as_name());
     let other = path(&folder, name("other.test.").as_name());
     for file in [&mine, &other, &folder.join("old.tmp")] {
@@ -281,13 +268,11 @@ fn other_files_are_neither_replaced_nor_removed() {
     for file in [&mine, &other, &folder.join("old.tmp")] {
         assert_eq!(fs::read_to_string(file).expect("it stays"), APEX);
     }
-    drop(saver);
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
 fn failed_save_is_shown_and_retried() {
-    let (folder, served) = (folder("trouble"), TestZones::default());
+    let (folder, served) = (Folder::new("trouble"), TestZones::default());
     let place = folder.join("taken");
     fs::write(&place, "a file where the folder should be").expect("a file");
     let saver = served.saver(&place);
@@ -301,13 +286,11 @@ fn failed_save_is_shown_and_retried() {
     fs::remove_file(&place).expect("the file goes");
     wait::until_true("trouble ends", || saver.trouble().is_none());
     assert!(place.join("a.test.zone").exists() && place.join("b.test.zone").exists());
-    drop(saver);
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
 fn full_disk_keeps_the_old_copy() {
-    let (folder, served) = (folder("full"), TestZones::default());
+    let (folder, served) = (Folder::new("full"), TestZones::default());
     let origin = name("example.org.");
     let path = save(&folder, &load("example.org.", APEX));
     let old = fs::read(&path).expect("the copy");
@@ -319,18 +302,16 @@ fn full_disk_keeps_the_old_copy() {
     };
     served.put(load("example.org.", &format!("{APEX}www A 192.0.2.2\n")));
     let newest = served.newest();
-    let saver = ZoneSaver::with(folder.clone(), newest, SAVE_RETRY, prepare).expect("a thread");
-    saver.save(origin.as_name(), None);
-    saver.wait();
+    let saver =
+        ZoneSaver::with(folder.to_path_buf(), newest, SAVE_RETRY, prepare).expect("a thread");
+    save_now(&saver, &origin);
     assert!(saver.trouble().expect("trouble").contains("No space left"));
     assert_eq!(fs::read(&path).expect("the copy"), old);
     let count = fs::read_dir(&folder).expect("a folder").count();
     assert_eq!(count, 1, "nothing half-written stays");
-    saver.save(origin.as_name(), None);
-    saver.wait();
+    save_now(&saver, &origin);
     assert_eq!(saver.trouble(), None);
     assert_ne!(fs::read(&path).expect("the copy"), old);
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 /// Containers often have the same process ID.
@@ -341,7 +322,7 @@ fn processes_sharing_a_folder_use_distinct_files() {
 
 #[test]
 fn scheduled_zones_are_saved_at_the_end() {
-    let (folder, served) = (folder("end"), TestZones::default());
+    let (folder, served) = (Folder::new("end"), TestZones::default());
     let saver = served.saver(&folder);
     for n in 0..50 {
         served.put(load(&format!("n{n}.test."), APEX));
@@ -349,14 +330,13 @@ fn scheduled_zones_are_saved_at_the_end() {
     }
     drop(saver);
     assert_eq!(fs::read_dir(&folder).expect("a folder").count(), 50);
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 /// A planted file is neither served nor written through.
 #[test]
 fn linked_or_world_writable_copy_is_refused() {
     use std::os::unix::fs::{PermissionsExt, symlink};
-    let (folder, served) = (folder("planted"), TestZones::default());
+    let (folder, served) = (Folder::new("planted"), TestZones::default());
     let zone = load("example.org.", APEX);
     let target = save(&folder.join(".."), &zone);
     let planted = path(&folder, zone.origin());
@@ -385,12 +365,11 @@ fn linked_or_world_writable_copy_is_refused() {
         (differing(&folder, &zone), load("example.org.", &format!("{APEX}x A 1.2.3.4\n")));
     assert!(other.is_none(), "the same zone");
     assert!(differing(&folder, &new).is_some(), "to be compared with, whose it is does not matter");
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
 fn linked_copy_folder_is_not_followed() {
-    let (folder, served) = (folder("linked"), TestZones::default());
+    let (folder, served) = (Folder::new("linked"), TestZones::default());
     let zone = load("example.org.", APEX);
     fs::create_dir(folder.join("elsewhere")).expect("a folder");
     save(&folder.join("elsewhere"), &zone);
@@ -404,6 +383,4 @@ fn linked_copy_folder_is_not_followed() {
     served.put(zone);
     saver.save(name("example.org.").as_name(), None);
     wait::until("trouble is shown", || saver.trouble());
-    drop(saver);
-    fs::remove_dir_all(folder).expect("the folder goes");
 }

@@ -5,7 +5,7 @@ use compile::Image;
 use image::{HASH_KEY_WORDS, HashKey};
 use server_status::ZoneState;
 use std::fs;
-use std::path::PathBuf;
+use test_support::folder::Folder;
 use wire::Name;
 use zone_manager::PublisherThread;
 
@@ -13,7 +13,7 @@ const HEAD: &str = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n"
 
 /// Zones at work in a folder of their own, and the control they publish through.
 struct Fixture {
-    folder: PathBuf,
+    folder: Arc<Folder>,
     control: ZonePublisher,
     zones: Zones,
     _running: PublisherThread,
@@ -22,16 +22,14 @@ struct Fixture {
 impl Fixture {
     /// Starts on an empty folder.
     fn start(test: &str, names: &[&str], local: bool) -> Self {
-        let folder = std::env::temp_dir().join(format!("zones-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new(&format!("zones-{test}"));
         for name in names {
             fs::write(folder.join(name), HEAD).expect("a file");
         }
-        Self::start_in(folder, names, local)
+        Self::start_in(folder.into(), names, local)
     }
 
-    fn start_in(folder: PathBuf, names: &[&str], local: bool) -> Self {
+    fn start_in(folder: Arc<Folder>, names: &[&str], local: bool) -> Self {
         let wanted = wanted(&folder, names, local);
         let image = Image::new(Arc::new(HashKey::new([3; HASH_KEY_WORDS])));
         let (control, running) = ZonePublisher::start(image).expect("a thread");
@@ -68,9 +66,14 @@ impl Fixture {
         (status.state, status.serial, status.errors.len())
     }
 
-    fn end(self) -> PathBuf {
+    fn end(self) -> Arc<Folder> {
+        Arc::clone(&self.folder)
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
         self.zones.stop();
-        self.folder.clone()
     }
 }
 
@@ -109,7 +112,6 @@ fn status_follows_what_becomes_of_a_file() {
     assert!(status.refused_seconds >= status.loaded_seconds);
     fixture.write("b.test", HEAD);
     assert_eq!(fixture.state(1), (ZoneState::Current, Some(1), 0));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 #[test]
@@ -129,7 +131,6 @@ fn a_zone_without_its_file_is_served_from_its_copy() {
     assert_eq!(serials, [Some(1), Some(1), Some(0)]);
     fixture.write("a.test", &HEAD.replace("root 1", "root 2"));
     assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 #[test]
@@ -147,7 +148,6 @@ fn zones_come_and_go_while_it_runs() {
     assert!(copies.join("a.test.zone").exists() && copies.join("c.test.zone").exists());
     assert!(!copies.join("b.test.zone").exists(), "its copy is set aside");
     assert!(copies.join("b.test.zone.removed").exists(), "for a while");
-    fs::remove_dir_all(folder).expect("the folder goes");
 }
 
 #[test]
@@ -171,5 +171,4 @@ fn local_zones_make_way_and_come_again() {
     assert_eq!(soon(), [None, None, None, Some(1)]);
     fixture.set(&[ten], true);
     assert_eq!(soon(), [Some(1), Some(1), Some(1), None]);
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }

@@ -47,7 +47,7 @@ impl LoadHandler for ReadingHandler {
 
 /// A source watching one file in its own folder.
 struct FileScenario {
-    folder: PathBuf,
+    folder: Folder,
     file: PathBuf,
     files: FilesToLoad,
     commands: CommandSender,
@@ -58,9 +58,7 @@ struct FileScenario {
 impl FileScenario {
     /// Starts on a zone or hosts file with the text `old`.
     fn start(test: &str, hosts: bool, has_copy: bool, meanwhile: fn(&Path)) -> Self {
-        let folder = std::env::temp_dir().join(format!("writing-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new(&format!("writing-{test}"));
         let file = folder.join("zone");
         fs::write(&file, "old").expect("a file");
         let zone = ZoneFile { origin: NameBuf::root(), file: file.clone() };
@@ -78,6 +76,20 @@ impl FileScenario {
         Self { folder, file, files, commands, loads, thread }
     }
 
+    /// Starts on a zone, which is loaded.
+    fn loaded(test: &str, meanwhile: fn(&Path)) -> Self {
+        let scene = Self::start(test, false, false, meanwhile);
+        scene.expect(WriteKind::First, "old");
+        scene
+    }
+
+    /// Puts a file into the place of the watched one.
+    fn rename(&self, text: &str) {
+        let new = self.folder.join("new");
+        fs::write(&new, text).expect("a file");
+        fs::rename(&new, &self.file).expect("renamed");
+    }
+
     fn expect(&self, arrival: WriteKind, text: &str) {
         let load = self.loads.recv_timeout(SOON).expect("a load");
         assert_eq!((load.0, load.1.as_str()), (arrival, text));
@@ -91,7 +103,6 @@ impl FileScenario {
     fn stop(self) {
         self.commands.stop();
         self.thread.join().expect("the source ends");
-        fs::remove_dir_all(&self.folder).expect("the folder goes");
     }
 }
 
@@ -115,8 +126,7 @@ fn file_is_loaded_once_its_writer_closes_it() {
 
 #[test]
 fn reload_waits_for_the_writer() {
-    let scene = FileScenario::start("reload", false, false, |_| ());
-    scene.expect(WriteKind::First, "old");
+    let scene = FileScenario::loaded("reload", |_| ());
     let mut writer = File::create(&scene.file).expect("a file");
     write!(writer, "ha").expect("written");
     assert!(scene.commands.wait(scene.commands.reload(scene.files.clone())));
@@ -135,8 +145,7 @@ fn reload_waits_for_the_writer() {
 
 #[test]
 fn recreated_file_is_distinguished_from_renamed() {
-    let scene = FileScenario::start("anew", false, false, |_| ());
-    scene.expect(WriteKind::First, "old");
+    let scene = FileScenario::loaded("anew", |_| ());
     fs::remove_file(&scene.file).expect("a file");
     let mut writer = File::create(&scene.file).expect("a file");
     // The visit may happen while the file is missing.
@@ -146,9 +155,7 @@ fn recreated_file_is_distinguished_from_renamed() {
     write!(writer, "anew").expect("written");
     drop(writer);
     scene.expect(WriteKind::Written, "anew");
-    let new = scene.folder.join("new");
-    fs::write(&new, "renamed").expect("a file");
-    fs::rename(&new, &scene.file).expect("renamed");
+    scene.rename("renamed");
     scene.expect(WriteKind::Renamed, "renamed");
     scene.stop();
 }
@@ -156,12 +163,9 @@ fn recreated_file_is_distinguished_from_renamed() {
 /// A writer of the replaced file keeps writing it.
 #[test]
 fn renamed_file_is_loaded_while_the_old_one_is_written() {
-    let scene = FileScenario::start("unlinked", false, false, |_| ());
-    scene.expect(WriteKind::First, "old");
+    let scene = FileScenario::loaded("unlinked", |_| ());
     let mut writer = File::create(&scene.file).expect("a file");
-    let new = scene.folder.join("new");
-    fs::write(&new, "renamed").expect("a file");
-    fs::rename(&new, &scene.file).expect("renamed");
+    scene.rename("renamed");
     for _ in 0..3 {
         write!(writer, "replaced").expect("written");
     }
@@ -173,15 +177,12 @@ fn renamed_file_is_loaded_while_the_old_one_is_written() {
 /// The file has the same length after the first read as before, and is shorter in between.
 #[test]
 fn load_during_a_write_is_discarded() {
-    let scene = FileScenario::start("torn", false, false, |file| {
+    let scene = FileScenario::loaded("torn", |file| {
         if fs::read(file).is_ok_and(|text| text == b"new") {
             fs::write(file, "newer").expect("a file");
         }
     });
-    scene.expect(WriteKind::First, "old");
-    let new = scene.folder.join("new");
-    fs::write(&new, "new").expect("a file");
-    fs::rename(&new, &scene.file).expect("renamed");
+    scene.rename("new");
     let (arrival, text) = scene.loads.recv_timeout(SOON).expect("a load");
     assert_eq!(text, "newer", "{arrival:?}");
     scene.stop();

@@ -16,14 +16,12 @@ fn origin() -> NameBuf {
 
 /// A server at work on a zone `a.test` of 100 names, which is not new.
 fn start(test: &str) -> Fixture {
-    let folder = std::env::temp_dir().join(format!("zones-{test}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new(&format!("zones-{test}"));
     fs::write(folder.join("a.test"), zone(1, 100)).expect("a file");
-    Fixture::start_in(folder, &["a.test"], false)
+    Fixture::start_in(folder.into(), &["a.test"], false)
 }
 
-fn start_again(folder: PathBuf) -> Fixture {
+fn start_again(folder: Arc<Folder>) -> Fixture {
     age(&folder.join("a.test"));
     Fixture::start_in(folder, &["a.test"], false)
 }
@@ -81,7 +79,6 @@ fn a_file_cut_off_in_place_is_held_until_it_is_whole_again() {
     fixture.write("a.test", &zone(3, 90));
     assert_eq!(fixture.held(), None);
     assert_eq!(fixture.state(0), (ZoneState::Current, Some(3), 0));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 #[test]
@@ -98,7 +95,6 @@ fn a_held_file_is_served_once_it_is_accepted() {
     assert_eq!(copy(&folder).0, 4, "what was accepted is kept");
     let fixture = start_again(folder);
     assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 #[test]
@@ -111,7 +107,6 @@ fn a_file_renamed_into_place_is_never_held() {
     fixture.rename(&zone(4, 100));
     fixture.rename(&zone(5, 2));
     assert_eq!((fixture.held(), fixture.state(0).1), (None, Some(5)));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 #[test]
@@ -121,7 +116,6 @@ fn a_loss_of_few_names_or_of_less_than_half_is_believed() {
         fixture.write("a.test", &zone(serial, names));
         assert_eq!((fixture.held(), fixture.state(0).1), (None, Some(serial)), "{names}");
     }
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 /// A writer that was killed, and then the server.
@@ -139,7 +133,6 @@ fn a_restart_holds_a_half_file_and_serves_the_copy() {
     assert_eq!(fixture.held(), Some((100, 30)), "the next restart neither believes it");
     fixture.accept();
     assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 /// A file that was made anew in place is another file, and was not renamed.
@@ -151,7 +144,6 @@ fn a_restart_goes_on_holding_what_was_held_before() {
     assert_eq!(fixture.held(), Some((100, 30)));
     let fixture = start_again(fixture.end());
     assert_eq!(fixture.held(), Some((100, 30)));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 #[test]
@@ -163,7 +155,6 @@ fn a_restart_believes_a_file_that_was_renamed_into_place_meanwhile() {
     let fixture = start_again(folder);
     assert_eq!(fixture.held(), None);
     assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 /// As an earlier version wrote it, or one that was damaged.
@@ -186,7 +177,6 @@ fn a_copy_without_a_note_is_counted_and_a_damaged_one_holds_nothing() {
     let fixture = start_again(folder);
     assert_eq!(fixture.held(), None, "nothing else can be served");
     assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 #[test]
@@ -199,7 +189,6 @@ fn a_young_file_waits_at_the_start_while_its_copy_is_served() {
     test_support::wait::until_eq("its state", || fixture.state(0).0, ZoneState::Current);
     assert_eq!(fixture.serial("a.test"), Some(2));
     assert!(fixture.zones.status()[0].writing_seconds.is_none());
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 #[test]
@@ -209,7 +198,6 @@ fn a_hold_goes_with_its_zone() {
     assert!(fixture.held().is_some());
     fixture.set(&[], false);
     assert!(fixture.control.holds().all().is_empty());
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 /// A zone whose last line is cut: 192.0.2.234 becomes 192.0.2.2.
@@ -238,7 +226,6 @@ fn a_file_written_in_place_without_a_last_newline_is_held() {
     assert_eq!((fixture.held(), fixture.state(0).1), (None, Some(2)), "nor after a restart");
     fixture.write("a.test", &(cut(2, 100) + "34\n"));
     assert_eq!((fixture.held(), fixture.state(0).0), (None, ZoneState::Current));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 #[test]
@@ -251,7 +238,6 @@ fn a_file_without_a_last_newline_is_served_if_renamed_or_nothing_else_can_be() {
     fs::write(folder.join("a.test"), cut(3, 50)).expect("a file");
     let fixture = start_again(folder);
     assert_eq!((fixture.held(), fixture.state(0)), (None, (ZoneState::Current, Some(3), 0)));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 /// An included file counts as the zone's own.
@@ -264,7 +250,6 @@ fn an_included_file_without_a_last_newline_is_held() {
     fs::write(fixture.folder.join("more"), "more A 192.0.2.30\nother A 192.0.2.4").expect("a file");
     fixture.reload();
     assert_eq!(fixture.held(), Some((101, 102)));
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }
 
 /// Hosts files have no copy, but what is served stays.
@@ -298,5 +283,4 @@ fn a_hosts_file_is_held_like_a_zone_file() {
     assert!(read(&hosts(2)).2.is_some());
     fixture.set(&["a.test"], false);
     assert!(fixture.control.holds().all().is_empty(), "a hold goes with its file");
-    fs::remove_dir_all(fixture.end()).expect("the folder goes");
 }

@@ -2,6 +2,7 @@ use super::*;
 use crate::RedbStore;
 use std::time::SystemTime;
 use store::{Action, Commit, PreparedWrite, Store};
+use test_support::folder::Folder;
 use wire::{Name, NameBuf};
 
 fn write(n: u64) -> Commit {
@@ -12,10 +13,8 @@ fn write(n: u64) -> Commit {
 }
 
 /// A store of this form, with a zone in the tree and one in the log.
-fn of_form(form: Form) -> PathBuf {
-    let name = format!("dunlin-form-{form}-{}", std::process::id());
-    let folder = std::env::temp_dir().join(name);
-    let _ = fs::remove_dir_all(&folder);
+fn of_form(form: Form) -> Folder {
+    let folder = Folder::new(&format!("form-{form}"));
     let mut store = RedbStore::open(&folder, false).unwrap();
     store.commit_and_look_up(write(1)).unwrap();
     store.close();
@@ -40,7 +39,6 @@ fn store_of_an_unknown_form_is_refused_and_left_unchanged() {
         let parts = ["records.redb", why, &format!("form {form}")];
         assert!(is_failure && parts.iter().all(|part| text.contains(part)), "{text}");
         assert!(bytes(&folder) == before, "{why}");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }
 
@@ -60,5 +58,4 @@ fn new_store_has_the_form_of_the_previous_release_and_keeps_it_until_it_is_raise
     let [tree, _] = paths(&folder);
     let about = tree::inspect(&open_file(&tree, OpenMode::Read).unwrap()).unwrap();
     assert_eq!(about.form, Some(Form(Form::PREVIOUS.0 + 1)), "as long as the file is there");
-    fs::remove_dir_all(&folder).unwrap();
 }

@@ -121,11 +121,11 @@ fn answered_writes_survive_a_kill() {
 /// One process uses the files; another gets an error that says what to do.
 #[test]
 fn store_is_used_by_one_process_until_released() {
-    let folder = std::env::temp_dir().join(format!("dunlin-one-{}", std::process::id()));
+    let folder = Folder::new("one");
     let mut store = RedbStore::open(&folder, false).unwrap();
     let told = RedbStore::open(&folder, false).map(drop).unwrap_err().to_string();
     assert!(told.contains("another process uses it") && told.contains("records.redb"), "{told}");
-    let theirs = folder.clone();
+    let theirs = folder.to_path_buf();
     let new_process = std::thread::spawn(move || RedbStore::open(&theirs, true).map(drop));
     std::thread::sleep(Duration::from_millis(100));
     store.close();
@@ -134,7 +134,6 @@ fn store_is_used_by_one_process_until_released() {
     new_process.join().unwrap().unwrap();
     store.open().unwrap();
     reader.revision().unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 /// A file that is not a store is refused and left unchanged.

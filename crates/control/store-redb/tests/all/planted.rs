@@ -2,12 +2,11 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use store_redb::RedbStore;
+use test_support::folder::Folder;
 
 #[test]
 fn linked_or_world_writable_store_file_is_refused() {
-    let folder = std::env::temp_dir().join(format!("dunlin-planted-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("planted");
     drop(RedbStore::open(&folder, false).expect("a store"));
     let refused = || RedbStore::open(&folder, false).err().expect("refused").to_string();
     let target = folder.join("target");
@@ -26,5 +25,4 @@ fn linked_or_world_writable_store_file_is_refused() {
         fs::set_permissions(&file, fs::Permissions::from_mode(0o660)).expect("ours");
     }
     RedbStore::open(&folder, false).expect("files that the group may write");
-    fs::remove_dir_all(folder).expect("ours");
 }

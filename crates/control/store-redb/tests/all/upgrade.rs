@@ -6,9 +6,9 @@ use records::{
 };
 use std::fs;
 use std::io::{Cursor, Read};
-use std::path::PathBuf;
 use store::snapshot::{self, SnapshotItem};
 use store_redb::{RedbStore, paths};
+use test_support::folder::Folder;
 use wire::Rtype;
 
 const TREE: &[u8] = include_bytes!("../form-5/records.redb.gz");
@@ -20,16 +20,9 @@ const SNAPSHOT_3: &[u8] = include_bytes!("../form-5/snapshot-3.records");
 /// Its format.
 const BEFORE_COMMENTS: u8 = 3;
 
-fn folder(test: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
-    let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).unwrap();
-    folder
-}
-
 /// The files of the older version in a folder.
-fn older_store(test: &str) -> PathBuf {
-    let folder = folder(test);
+fn older_store(test: &str) -> Folder {
+    let folder = Folder::new(test);
     for (file, packed) in paths(&folder).iter().zip([TREE, LOG]) {
         let mut bytes = Vec::new();
         GzDecoder::new(packed).read_to_end(&mut bytes).unwrap();
@@ -98,7 +91,6 @@ fn store_of_50b22d4_opens_with_all_it_has_and_keeps_its_form() {
     let names = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name());
     let stores = names.filter(|name| name.to_string_lossy().starts_with("records.")).count();
     assert_eq!(stores, 2, "no other files of the store");
-    fs::remove_dir_all(folder).unwrap();
 }
 
 #[test]
@@ -112,7 +104,6 @@ fn store_is_upgraded_once_and_everything_is_there() {
     assert_eq!(store.form(), Form::NEWEST);
     let (_, lost) = converted(&snapshot_of(&store), Revision(9), Form::OLDEST.of_snapshot());
     assert_eq!(lost, Vec::<String>::new());
-    fs::remove_dir_all(folder).unwrap();
 }
 
 /// A store that was written takes no snapshot that needs a newer form, and says what to do. A new
@@ -138,13 +129,10 @@ fn snapshot_of_a_newer_form_is_refused_until_the_store_is_upgraded() {
     let StoreError::Form(why) = refused else { panic!("{refused}") };
     assert!(why.contains("dunlin store upgrade"), "{why}");
     assert!(snapshot_of(&store) == SNAPSHOT, "nothing has changed");
-    let new = self::folder("new-form");
+    let new = Folder::new("new-form");
     let mut store = RedbStore::open(&new, false).unwrap();
     store.restore(&mut &newer[..], &write).unwrap();
     assert_eq!(store.form(), Form::NEWEST);
-    for folder in [folder, older, new] {
-        fs::remove_dir_all(folder).unwrap();
-    }
 }
 
 #[test]
@@ -157,7 +145,6 @@ fn what_the_older_version_cannot_hold_is_listed_and_the_rest_goes_back() {
     let (older, lost) = converted(&newest, revision, BEFORE_COMMENTS);
     assert_eq!(lost, ["www.example.org. A: its comment"]);
     drop((service, serving));
-    fs::remove_dir_all(folder).unwrap();
     // The older version verifies a snapshot as this does for its format: no set has a comment.
     assert!(older.starts_with(b"DUNLIN RECORDS 3\n"));
     let mut sets = 0;
@@ -166,24 +153,22 @@ fn what_the_older_version_cannot_hold_is_listed_and_the_rest_goes_back() {
         Ok(())
     });
     assert_eq!((read.unwrap().0, sets), (9, 5), "SOA, NS, www, mail, txt");
-    let other = self::folder("went-back");
+    let other = Folder::new("went-back");
     let (service, _control, serving) = serve(RedbStore::open(&other, false).unwrap());
     let restored = service.restore(Box::new(Cursor::new(older)), WriteContext::by("test")).wait();
     restored.unwrap();
     let policy = old.policy.clone().with_comment("");
     assert_eq!(value(&service), SetValue { policy, ..old });
     drop((service, serving));
-    fs::remove_dir_all(other).unwrap();
 }
 
 #[test]
 fn snapshot_of_an_older_version_is_read_and_written_again_as_by_that() {
-    let folder = folder("older-snapshot");
+    let folder = Folder::new("older-snapshot");
     let mut store = RedbStore::open(&folder, false).unwrap();
     store.replace_by(&mut &SNAPSHOT_3[..]).unwrap();
     let revision = store.newest().unwrap();
     let (older, lost) = converted(&snapshot_of(&store), revision, BEFORE_COMMENTS);
     assert!(older == SNAPSHOT_3, "the older version wrote other bytes");
     assert_eq!(lost, Vec::<String>::new());
-    fs::remove_dir_all(folder).unwrap();
 }

@@ -1,4 +1,5 @@
 use super::*;
+use test_support::folder::Folder;
 
 fn name(text: &str) -> NameBuf {
     NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
@@ -15,24 +16,6 @@ fn list() -> String {
 
 fn names(listed: &ListedZones) -> Vec<String> {
     listed.zones.iter().map(NameBuf::to_string).collect()
-}
-
-/// A folder that is removed after the test.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 #[test]
@@ -76,7 +59,7 @@ fn cut_list_is_reported_and_keeps_whole_lines() {
 #[test]
 fn damaged_list_is_moved_aside_and_rewritten() {
     let folder = Folder::new("zone-list");
-    let path = folder.0.join("records.zones");
+    let path = folder.join("records.zones");
     let mut kept = ZoneList::new(Some(path.clone()));
     let missing = kept.read().unwrap();
     assert!(missing.fault.unwrap().contains("records.zones is missing"));
@@ -89,7 +72,7 @@ fn damaged_list_is_moved_aside_and_rewritten() {
     assert_eq!(kept.due(), Some(now), "at once");
     kept.write(zones.iter().map(NameBuf::as_name), Revision(17), now).unwrap();
     assert_eq!((kept.due(), fs::read_to_string(&path).unwrap()), (None, list()));
-    let aside = folder.0.join("records.zones.damaged");
+    let aside = folder.join("records.zones.damaged");
     assert_eq!(fs::read_to_string(aside).unwrap(), damaged);
     kept.changed(ZONE_LIST_SHORT + 1, now);
     assert_eq!(kept.due(), Some(now + ZONE_LIST_PAUSE), "a long one not so often");
@@ -98,12 +81,12 @@ fn damaged_list_is_moved_aside_and_rewritten() {
 #[test]
 fn list_is_evidence_of_a_store_that_had_a_write() {
     let folder = Folder::new("zone-list-evidence");
-    let path = folder.0.join(ZONE_LIST);
+    let path = folder.join(ZONE_LIST);
     let evidence = |list: &str| {
         fs::write(&path, list).unwrap();
-        evidence_of_store(&folder.0).unwrap_or_default()
+        evidence_of_store(&folder).unwrap_or_default()
     };
-    assert_eq!(evidence_of_store(&folder.0), None, "there is no list");
+    assert_eq!(evidence_of_store(&folder), None, "there is no list");
     assert_eq!(evidence(&text(std::iter::empty(), Revision::NONE)), "", "of a new store");
     let none = evidence(&text(std::iter::empty(), Revision(9)));
     assert!(none.contains("records.zones says that it was at revision 9"), "{none}");
@@ -121,10 +104,10 @@ fn list_is_evidence_of_a_store_that_had_a_write() {
 #[test]
 fn failed_list_write_keeps_the_old_one_and_is_retried() {
     let folder = Folder::new("zone-list-unwritten");
-    let path = folder.0.join("records.zones");
+    let path = folder.join("records.zones");
     fs::write(&path, list()).unwrap();
     // Blocks the path of the new file.
-    fs::create_dir(folder.0.join("records.zones.new")).unwrap();
+    fs::create_dir(folder.join("records.zones.new")).unwrap();
     let mut kept = ZoneList::new(Some(path.clone()));
     let now = Instant::now();
     let fault = kept.write(std::iter::empty(), Revision(18), now).unwrap_err();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, SystemTime};
+use test_support::folder::Folder;
 use test_support::wait::until_eq;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::{
@@ -118,8 +119,7 @@ fn name(text: &str) -> NameBuf {
 
 #[test]
 fn json_file_is_served_as_it_changes() {
-    let folder = std::env::temp_dir().join(format!("json-source-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("json-source");
     let file = folder.join("records.json");
     let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
     let (publisher, _running) = ZonePublisher::start(Image::new(key)).expect("a thread");
@@ -145,5 +145,4 @@ fn json_file_is_served_as_it_changes() {
     drop(stopper);
     thread.join().expect("no panic");
     assert_eq!(node("a"), Some(false), "a bad file changes nothing");
-    fs::remove_dir_all(folder).expect("removed");
 }

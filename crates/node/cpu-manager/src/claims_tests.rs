@@ -1,7 +1,7 @@
 //! Containers and interrupts beside the model of the kernel.
 use super::*;
 use crate::groups::{CPUS, QUOTA};
-use crate::manager::tests::{GROUPS, Model, gone, list, machine, manager, rules};
+use crate::manager::tests::{GROUPS, Model, list, machine, manager, rules};
 use crate::restore::uninstall;
 use cpu_topology::{Device, DeviceKind, Interrupt};
 
@@ -48,12 +48,11 @@ fn a_set_stands_before_its_container_and_all_is_put_back() {
     assert_eq!(manager.groups.files["kubepods/pod1/app"][QUOTA], "200000 100000");
     assert_eq!(manager.groups.cpus("kubepods/pod1/app"), "0-7");
     assert_eq!(manager.groups.cpus("user"), "0-7");
-    gone(&path);
 }
 
 #[test]
 fn cpus_of_an_init_container_are_used_again_and_those_of_a_sidecar_are_not() {
-    let (mut manager, path) = manager("init", pods());
+    let (mut manager, _path) = manager("init", pods());
     let sidecar = start(&mut manager, "id1", claim("sidecar", 1));
     let init = start(&mut manager, "id2", claim("init", 3));
     manager.stopped("id2");
@@ -68,12 +67,11 @@ fn cpus_of_an_init_container_are_used_again_and_those_of_a_sidecar_are_not() {
     assert_eq!(manager.own_cpus("id1"), Some(sidecar.clone()));
     // The one CPU that was left of the first is not lost.
     assert_eq!(manager.summary().exclusive, sidecar.union(&one).union(&two));
-    gone(&path);
 }
 
 #[test]
 fn a_container_that_starts_again_has_its_cpus_again_and_a_pod_that_ends_gives_them_back() {
-    let (mut manager, path) = manager("again", pods());
+    let (mut manager, _path) = manager("again", pods());
     let other = start(&mut manager, "id0", claim("other", 2));
     let app = start(&mut manager, "id1", claim("app", 2));
     for (id, name) in [("id0", "other"), ("id1", "app")] {
@@ -88,7 +86,6 @@ fn a_container_that_starts_again_has_its_cpus_again_and_a_pod_that_ends_gives_th
     manager.groups.files.remove("kubepods/pod1/second");
     manager.reconcile(&machine("0-7"), &rules(&[])).expect("a pass");
     assert_eq!(manager.groups.cpus("user"), "0-7");
-    gone(&path);
 }
 
 #[test]
@@ -109,12 +106,11 @@ fn claims_outlive_the_manager_and_what_the_runtime_lost_is_forgotten() {
     assert_eq!((second.summary().late, second.state.claims.contains_key("id2")), (1, false));
     assert!(!second.summary().time_to_exclusive.is_zero(), "it has waited");
     assert_eq!(second.summary().exclusive, kept.union(&late));
-    gone(&path);
 }
 
 #[test]
 fn a_container_for_which_nothing_is_free_shares_until_something_is() {
-    let (mut manager, path) = manager("full", pods());
+    let (mut manager, _path) = manager("full", pods());
     let (machine, rules) = (machine("0-7"), rules(&[]));
     start(&mut manager, "id1", claim("large", 6));
     manager.claim(&machine, &rules, "id2", claim("next", 2));
@@ -126,7 +122,6 @@ fn a_container_for_which_nothing_is_free_shares_until_something_is() {
     manager.groups.files.remove("kubepods/pod1/large");
     manager.reconcile(&machine, &rules).expect("a pass");
     assert_eq!(manager.groups.effective("kubepods/pod1/next").len(), 2);
-    gone(&path);
 }
 
 /// A machine with interrupts 0 to 4; 3 and 4 are those of `eth0`.
@@ -177,14 +172,13 @@ fn interrupts_leave_exclusive_cpus_and_claimed_ones_come() {
     manager.groups.interrupts.remove(&5);
     uninstall(&mut manager.groups, &path).expect("restored");
     assert_eq!(manager.groups.interrupts, before);
-    gone(&path);
 }
 
 #[test]
 fn interrupts_are_put_back_when_no_group_has_cpus_of_its_own() {
     let mut model = pods();
     model.interrupts = [(1, "0-7".to_owned())].into();
-    let (mut manager, path) = manager("interrupts-back", model);
+    let (mut manager, _path) = manager("interrupts-back", model);
     let machine = |manager: &Manager<Model>| with_interrupts(&manager.groups);
     manager.reconcile(&machine(&manager), &rules(&[("init", 2)])).expect("a pass");
     assert_ne!(manager.groups.interrupts[&1], "0-7");
@@ -194,5 +188,4 @@ fn interrupts_are_put_back_when_no_group_has_cpus_of_its_own() {
     let keep = Rules::parse("interrupts = \"keep\"\n[[group]]\npath = \"init\"\ncpus = 2\n");
     manager.reconcile(&machine(&manager), &keep.expect("rules")).expect("a pass");
     assert_eq!(manager.groups.interrupts[&1], "0-7");
-    gone(&path);
 }

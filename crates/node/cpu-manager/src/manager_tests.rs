@@ -3,7 +3,9 @@ use super::*;
 use crate::groups::{EXCLUSIVE, PARTITION};
 use crate::restore::uninstall;
 use cpu_topology::{CoreKind, Cpu};
+use std::ops::Deref;
 use std::{fs, io};
+use test_support::folder::Folder;
 
 /// Control groups as the kernel keeps them: a group's set counts as far as its parent's does.
 #[derive(Default)]
@@ -132,18 +134,27 @@ pub(crate) fn rules(groups: &[(&str, usize)]) -> Rules {
 pub(crate) const GROUPS: [&str; 6] =
     ["a.slice", "a.slice/db", "a.slice/web", "init", "user", "user/one"];
 
+/// The state file of a manager, in a folder of its own.
+pub(crate) struct StateFile {
+    path: PathBuf,
+    _folder: Folder,
+}
+
+impl Deref for StateFile {
+    type Target = Path;
+
+    fn deref(&self) -> &Path {
+        &self.path
+    }
+}
+
 /// A manager of the model, and its state file.
-pub(crate) fn manager(test: &str, model: Model) -> (Manager<Model>, PathBuf) {
-    let folder = std::env::temp_dir().join(format!("cpu-manager-{test}-{}", std::process::id()));
-    drop(fs::remove_dir_all(&folder));
+pub(crate) fn manager(test: &str, model: Model) -> (Manager<Model>, StateFile) {
+    let folder = Folder::new(test);
     let path = folder.join("state");
     let (manager, events) = Manager::new(model, &path).expect("a manager");
     assert_eq!(events, []);
-    (manager, path)
-}
-
-pub(crate) fn gone(path: &Path) {
-    drop(fs::remove_dir_all(path.parent().expect("a folder")));
+    (manager, StateFile { path, _folder: folder })
 }
 
 /// As while a runtime fills the group.
@@ -171,7 +182,6 @@ fn a_partition_that_the_kernel_refuses_is_asked_for_again() {
         second.reconcile(&machine("0-7"), &rules).expect("a pass");
     }
     assert_eq!((second.groups.refusals, second.summary().partitions), (980, 0));
-    gone(&path);
 }
 
 #[test]
@@ -199,7 +209,6 @@ fn a_group_has_its_cpus_alone_and_everything_is_put_back() {
     assert!(restored >= 4 && !path.exists());
     assert_eq!(manager.groups.files, before);
     assert_eq!(uninstall(&mut manager.groups, &path), Ok(0));
-    gone(&path);
 }
 
 #[test]
@@ -217,7 +226,6 @@ fn sets_of_others_are_put_back_where_the_controller_was_on() {
     assert_eq!(manager.groups.files["user"][CPUS], "1-6");
     assert_eq!(manager.groups.files[""][CONTROL], "cpuset");
     assert_eq!(manager.groups.files["a.slice"][CONTROL], "");
-    gone(&path);
 }
 
 #[test]
@@ -232,12 +240,11 @@ fn policy_none_puts_everything_back() {
     assert_eq!(events, [Event::Restored]);
     assert_eq!(manager.groups.files, before);
     assert!(!path.exists());
-    gone(&path);
 }
 
 #[test]
 fn drift_and_new_groups_are_mended() {
-    let (mut manager, path) = manager("drift", Model::new("0-7", &GROUPS));
+    let (mut manager, _path) = manager("drift", Model::new("0-7", &GROUPS));
     let rules = rules(&[("init", 2)]);
     manager.reconcile(&machine("0-7"), &rules).expect("a pass");
     let own = manager.groups.cpus("init");
@@ -255,7 +262,6 @@ fn drift_and_new_groups_are_mended() {
         let cpus = manager.groups.effective(other);
         assert!(cpus.intersection(&list(&own)).is_empty(), "{other}: {cpus}");
     }
-    gone(&path);
 }
 
 #[test]
@@ -287,13 +293,12 @@ fn a_killed_manager_goes_on_where_it_was_whatever_became_of_its_state() {
             assert_eq!(now, sets, "{index}");
         }
         assert_eq!(second.groups.effective("a.slice/db").len(), 3, "{index}");
-        gone(&path);
     }
 }
 
 #[test]
 fn lost_and_new_cpus_are_followed() {
-    let (mut manager, path) = manager("lost", Model::new("0-7", &GROUPS));
+    let (mut manager, _path) = manager("lost", Model::new("0-7", &GROUPS));
     let rules = rules(&[("init", 2)]);
     manager.reconcile(&machine("0-7"), &rules).expect("a pass");
     let own = manager.groups.effective("init");
@@ -315,12 +320,11 @@ fn lost_and_new_cpus_are_followed() {
     manager.reconcile(&machine("0-8"), &rules).expect("a pass");
     assert_eq!(manager.groups.effective("init"), now);
     assert_eq!(manager.groups.effective("user"), list("0-8").difference(&now));
-    gone(&path);
 }
 
 #[test]
 fn a_request_that_cannot_be_met_takes_nothing_from_others() {
-    let (mut manager, path) = manager("unmet", Model::new("0-3", &GROUPS));
+    let (mut manager, _path) = manager("unmet", Model::new("0-3", &GROUPS));
     manager.reconcile(&machine("0-3"), &rules(&[("init", 2)])).expect("a pass");
     let own = manager.groups.cpus("init");
     let both = rules(&[("init", 2), ("user", 2)]);
@@ -337,12 +341,11 @@ fn a_request_that_cannot_be_met_takes_nothing_from_others() {
     let all = Rules { reserved: CpuList::default(), ..rules(&[("init", 4)]) };
     let events = manager.reconcile(&machine("0-3"), &all).expect("a pass");
     assert!(events[0].to_string().contains("must stay for all others"), "{events:?}");
-    gone(&path);
 }
 
 #[test]
 fn groups_without_a_rule_and_gone_ones_give_back() {
-    let (mut manager, path) = manager("gone", Model::new("0-7", &GROUPS));
+    let (mut manager, _path) = manager("gone", Model::new("0-7", &GROUPS));
     let two = rules(&[("init", 2), ("a.slice/db", 2)]);
     manager.reconcile(&machine("0-7"), &two).expect("a pass");
     manager.groups.files.remove("a.slice/db");
@@ -351,15 +354,13 @@ fn groups_without_a_rule_and_gone_ones_give_back() {
     let events = manager.reconcile(&machine("0-7"), &rules(&[])).expect("a pass");
     assert!(matches!(&events[..], [Event::Released(group, _)] if group == "init"));
     assert_eq!(manager.groups.cpus("user"), "0-7");
-    gone(&path);
 }
 
 #[test]
 fn without_permission_it_says_so() {
     let mut model = Model::new("0-7", &GROUPS);
     model.is_read_only = true;
-    let (mut manager, path) = manager("permission", model);
+    let (mut manager, _path) = manager("permission", model);
     let error = manager.reconcile(&machine("0-7"), &rules(&[("init", 2)])).expect_err("refused");
     assert!(error.to_string().contains("run it as root"), "{error}");
-    gone(&path);
 }

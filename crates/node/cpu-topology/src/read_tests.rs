@@ -2,30 +2,12 @@
 use super::*;
 use crate::types::{Device, DeviceKind, Interrupt, Level, Relation};
 use std::fs;
-use std::path::PathBuf;
+use test_support::folder::Folder;
 
-/// A directory of a test, gone when it ends.
-struct Dir(PathBuf);
-
-impl Dir {
-    fn new(test: &str) -> Self {
-        let dir = std::env::temp_dir().join(format!("topology-{test}-{}", std::process::id()));
-        // Left by a test that was killed, if at all.
-        drop(fs::remove_dir_all(&dir));
-        Self(dir)
-    }
-
-    fn write(&self, file: &str, text: &str) {
-        let path = self.0.join(file);
-        fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
-        fs::write(path, text).expect("a file");
-    }
-}
-
-impl Drop for Dir {
-    fn drop(&mut self) {
-        drop(fs::remove_dir_all(&self.0));
-    }
+fn write(folder: &Folder, file: &str, text: &str) {
+    let path = folder.join(file);
+    fs::create_dir_all(path.parent().expect("a directory")).expect("a directory");
+    fs::write(path, text).expect("a file");
 }
 
 /// Two sockets of two NUMA nodes with two L3 domains each; two cores of two threads share an L3.
@@ -87,14 +69,14 @@ fn machine() -> Topology {
 
 #[test]
 fn a_saved_machine_is_read_as_it_was() {
-    let dir = Dir::new("saved");
+    let dir = Folder::new("saved");
     let machine = machine();
-    crate::save(&machine, &dir.0).expect("saved");
-    let read = read_saved(&dir.0).expect("read");
+    crate::save(&machine, &dir).expect("saved");
+    let read = read_saved(&dir).expect("read");
     assert_eq!(read, machine);
     // What a tool that copies only /sys leaves.
-    assert_eq!(read_saved(&dir.0.join("sys")).expect("read").cpus, machine.cpus);
-    assert!(crate::save(&machine, &dir.0).expect_err("not empty").to_string().contains("another"));
+    assert_eq!(read_saved(&dir.join("sys")).expect("read").cpus, machine.cpus);
+    assert!(crate::save(&machine, &dir).expect_err("not empty").to_string().contains("another"));
 }
 
 #[test]
@@ -102,7 +84,7 @@ fn random_machines_are_read_as_they_were() {
     let seed = fastrand::u64(..);
     let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..20 {
-        let dir = Dir::new(&format!("random-{round}"));
+        let dir = Folder::new(&format!("random-{round}"));
         let mut machine = machine();
         machine.cpus.retain(|_| random.u8(..4) > 0);
         if machine.cpus.is_empty() {
@@ -111,8 +93,8 @@ fn random_machines_are_read_as_they_were() {
         machine.offline = (0..32).filter(|id| machine.cpu(*id).is_none()).collect();
         machine.isolated = CpuList::default();
         machine.nohz_full = machine.online();
-        crate::save(&machine, &dir.0).expect("saved");
-        let read = read_saved(&dir.0).expect("read");
+        crate::save(&machine, &dir).expect("saved");
+        let read = read_saved(&dir).expect("read");
         assert_eq!((read.online(), &read.offline), (machine.online(), &machine.offline), "{seed}");
         for level in [Level::Core, Level::L2, Level::L3, Level::Die, Level::Node, Level::Socket] {
             let sets = |topology: &Topology| -> Vec<CpuList> {
@@ -157,29 +139,29 @@ fn devices_are_found_by_each_of_their_names() {
 
 #[test]
 fn types_of_cores_are_told_by_pmu_or_capacity() {
-    let dir = Dir::new("kinds");
-    dir.write("devices/system/cpu/online", "0-2\n");
-    dir.write("devices/cpu_core/cpus", "0-1\n");
-    dir.write("devices/cpu_atom/cpus", "2\n");
-    let kinds = |dir: &Dir| -> Vec<CoreKind> {
-        read_saved(&dir.0).expect("read").cpus.iter().map(|cpu| cpu.kind).collect()
+    let dir = Folder::new("kinds");
+    write(&dir, "devices/system/cpu/online", "0-2\n");
+    write(&dir, "devices/cpu_core/cpus", "0-1\n");
+    write(&dir, "devices/cpu_atom/cpus", "2\n");
+    let kinds = |dir: &Folder| -> Vec<CoreKind> {
+        read_saved(&dir).expect("read").cpus.iter().map(|cpu| cpu.kind).collect()
     };
     use CoreKind::{Efficient, Performance, Standard};
     assert_eq!(kinds(&dir), [Performance, Performance, Efficient]);
-    let arm = Dir::new("capacity");
-    arm.write("devices/system/cpu/online", "0-1\n");
-    arm.write("devices/system/cpu/cpu0/cpu_capacity", "446\n");
-    arm.write("devices/system/cpu/cpu1/cpu_capacity", "446\n");
+    let arm = Folder::new("capacity");
+    write(&arm, "devices/system/cpu/online", "0-1\n");
+    write(&arm, "devices/system/cpu/cpu0/cpu_capacity", "446\n");
+    write(&arm, "devices/system/cpu/cpu1/cpu_capacity", "446\n");
     assert_eq!(kinds(&arm), [Standard, Standard]);
-    arm.write("devices/system/cpu/cpu1/cpu_capacity", "1024\n");
+    write(&arm, "devices/system/cpu/cpu1/cpu_capacity", "1024\n");
     assert_eq!(kinds(&arm), [Efficient, Performance]);
 }
 
 #[test]
 fn a_machine_that_tells_little_is_one_socket_of_single_cores() {
-    let dir = Dir::new("bare");
-    dir.write("devices/system/cpu/online", "0-1\n");
-    let bare = read_saved(&dir.0).expect("read");
+    let dir = Folder::new("bare");
+    write(&dir, "devices/system/cpu/online", "0-1\n");
+    let bare = read_saved(&dir).expect("read");
     assert_eq!(bare.elements(Level::Core).len(), 2);
     assert!(bare.elements(Level::L3).is_empty());
     assert_eq!(bare.elements(Level::Node).len(), 1);
@@ -188,19 +170,19 @@ fn a_machine_that_tells_little_is_one_socket_of_single_cores() {
 
 #[test]
 fn damaged_copies_are_errors_with_their_file() {
-    let error = |dir: &Dir| read_saved(&dir.0).expect_err("damaged").to_string();
-    let dir = Dir::new("damaged");
+    let error = |dir: &Folder| read_saved(&dir).expect_err("damaged").to_string();
+    let dir = Folder::new("damaged");
     assert!(error(&dir).contains("--save"), "{}", error(&dir));
     for text in ["", "x", "0-", "0-99999999999"] {
-        dir.write("devices/system/cpu/online", text);
+        write(&dir, "devices/system/cpu/online", text);
         assert!(error(&dir).contains("cpu/online"), "{text}: {}", error(&dir));
     }
-    dir.write("devices/system/cpu/online", "0-1\n");
-    dir.write("devices/system/cpu/cpu1/topology/core_cpus_list", "0-oops");
+    write(&dir, "devices/system/cpu/online", "0-1\n");
+    write(&dir, "devices/system/cpu/cpu1/topology/core_cpus_list", "0-oops");
     assert!(error(&dir).contains("core_cpus_list"), "{}", error(&dir));
     // A copy that disagrees with itself is still read: each CPU is in its own core at least.
-    dir.write("devices/system/cpu/cpu1/topology/core_cpus_list", "77\n");
-    let read = read_saved(&dir.0).expect("read");
+    write(&dir, "devices/system/cpu/cpu1/topology/core_cpus_list", "77\n");
+    let read = read_saved(&dir).expect("read");
     assert_eq!(read.elements(Level::Core).values().map(CpuList::len).sum::<usize>(), 2);
 }
 
@@ -218,25 +200,25 @@ fn this_machine_is_read() {
 
 #[test]
 fn a_reader_sees_what_changes() {
-    let dir = Dir::new("reader");
-    crate::save(&machine(), &dir.0).expect("saved");
-    let roots = Roots::saved(&dir.0).expect("a copy");
+    let dir = Folder::new("reader");
+    crate::save(&machine(), &dir).expect("saved");
+    let roots = Roots::saved(&dir).expect("a copy");
     let mut reader = crate::reader::Reader::saved(roots);
     let mut check = |what: &str| {
         let read = reader.read().expect("a machine");
-        assert_eq!(read, read_saved(&dir.0).expect("a machine"), "{what}");
+        assert_eq!(read, read_saved(&dir).expect("a machine"), "{what}");
         read
     };
     let first = check("at first");
     let number = first.interrupts.first().expect("an interrupt").number;
     let affinity = format!("proc/irq/{number}/smp_affinity_list");
-    dir.write(&affinity, "3");
+    write(&dir, &affinity, "3");
     let second = check("an interrupt that was moved");
     assert_ne!(first, second);
-    dir.write("proc/irq/999/smp_affinity_list", "1");
+    write(&dir, "proc/irq/999/smp_affinity_list", "1");
     assert_eq!(check("a new interrupt").interrupts.len(), first.interrupts.len() + 1);
-    dir.write("sys/devices/system/cpu/online", "0-30");
+    write(&dir, "sys/devices/system/cpu/online", "0-30");
     assert_eq!(check("an offline CPU").cpus.len(), 31);
-    dir.write("sys/class/net/eth9/address", "x");
+    write(&dir, "sys/class/net/eth9/address", "x");
     assert_eq!(check("a new interface").devices.len(), first.devices.len() + 1);
 }

@@ -2,7 +2,7 @@
 //! `tests/all/containerd.rs` has a real one.
 use super::*;
 use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
+use test_support::folder::Folder;
 
 const SOON: Duration = Duration::from_secs(10);
 
@@ -10,14 +10,12 @@ const SOON: Duration = Duration::from_secs(10);
 struct Peer {
     stream: UnixStream,
     decoder: Decoder,
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Peer {
     fn new(test: &str) -> (Self, Plugin) {
-        let folder = std::env::temp_dir().join(format!("nri-{test}-{}", std::process::id()));
-        drop(std::fs::remove_dir_all(&folder));
-        std::fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new(test);
         let listener = UnixListener::bind(folder.join("s")).expect("a socket");
         let plugin = Plugin::connect(&folder.join("s"), "dunlin", "10").expect("connected");
         let (stream, _) = listener.accept().expect("a connection");
@@ -55,12 +53,6 @@ impl Peer {
         let message = self.read();
         assert_eq!((message.connection, message.kind), (PLUGIN, RESPONSE));
         (message.stream, Answer::decode(&message.body[..]).expect("an answer"))
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        drop(std::fs::remove_dir_all(&self.folder));
     }
 }
 

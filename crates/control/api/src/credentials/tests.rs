@@ -4,16 +4,14 @@ use documents::FileDocuments;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::PathBuf;
+use test_support::folder::Folder;
 
-/// A folder that is removed after the test.
-struct Folder(PathBuf);
+/// A folder with a file of credentials.
+struct CredentialFolder(Folder);
 
-impl Folder {
+impl CredentialFolder {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("dunlin-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
+        Self(Folder::new(name))
     }
 
     fn file(&self) -> PathBuf {
@@ -26,12 +24,6 @@ impl Folder {
 
     fn credentials(&self) -> Credentials {
         Credentials::open(self.set())
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 
@@ -51,7 +43,7 @@ fn principal(credentials: &Credentials, token: &str) -> Result<String, Credentia
 
 #[test]
 fn a_token_lets_in_until_it_is_revoked_and_after_a_restart() {
-    let folder = Folder::new("token");
+    let folder = CredentialFolder::new("token");
     let credentials = folder.credentials();
     let secret = token(&credentials, "ci");
     assert!(secret.starts_with(TOKEN_PREFIX) && secret.len() == TOKEN_PREFIX.len() + 64);
@@ -68,7 +60,7 @@ fn a_token_lets_in_until_it_is_revoked_and_after_a_restart() {
 
 #[test]
 fn the_file_holds_no_token_and_only_its_owner_reads_it() {
-    let folder = Folder::new("hash");
+    let folder = CredentialFolder::new("hash");
     let credentials = folder.credentials();
     let secret = token(&credentials, "ci");
     let kept = fs::read_to_string(folder.file()).expect("kept");
@@ -80,7 +72,7 @@ fn the_file_holds_no_token_and_only_its_owner_reads_it() {
 
 #[test]
 fn a_certificate_is_known_by_any_of_its_names() {
-    let folder = Folder::new("subject");
+    let folder = CredentialFolder::new("subject");
     let credentials = folder.credentials();
     let request = new("ci", "read *", Some("spiffe://example.org/ci"));
     assert_eq!(credentials.create(request), Ok(None));
@@ -94,7 +86,7 @@ fn a_certificate_is_known_by_any_of_its_names() {
 /// During a hot restart both processes use the file.
 #[test]
 fn the_new_process_reads_what_the_old_one_changed() {
-    let folder = Folder::new("restart");
+    let folder = CredentialFolder::new("restart");
     let before = folder.credentials();
     let gone = token(&before, "gone");
     let after = folder.credentials();
@@ -109,7 +101,7 @@ fn the_new_process_reads_what_the_old_one_changed() {
 
 #[test]
 fn a_leftover_file_with_a_wide_mode_is_replaced() {
-    let folder = Folder::new("mode");
+    let folder = CredentialFolder::new("mode");
     let beside = folder.file().with_extension("new");
     fs::write(&beside, "").expect("written");
     fs::set_permissions(&beside, fs::Permissions::from_mode(0o666)).expect("ours");
@@ -120,7 +112,7 @@ fn a_leftover_file_with_a_wide_mode_is_replaced() {
 
 #[test]
 fn a_refused_request_changes_nothing() {
-    let folder = Folder::new("wrong");
+    let folder = CredentialFolder::new("wrong");
     let credentials = folder.credentials();
     token(&credentials, "ci");
     for (request, story) in [
@@ -144,7 +136,7 @@ fn a_refused_request_changes_nothing() {
 
 #[test]
 fn a_damaged_file_is_refused_and_stays() {
-    let folder = Folder::new("file");
+    let folder = CredentialFolder::new("file");
     for (text, story) in [
         ("", "not a file of credentials"),
         (r#"{"format":4,"credentials":[]}"#, "has format 4, this version reads 1 to 3"),
@@ -169,7 +161,7 @@ fn a_damaged_file_is_refused_and_stays() {
 /// A user that may write to the folder creates no principal, and overwrites no other file.
 #[test]
 fn planted_credentials_are_refused() {
-    let folder = Folder::new("planted");
+    let folder = CredentialFolder::new("planted");
     let secret = token(&folder.credentials(), "planted");
     let expect = |story: &str| {
         let credentials = folder.credentials();
@@ -204,7 +196,7 @@ fn planted_credentials_are_refused() {
 
 #[test]
 fn credentials_hold_again_once_their_file_is_good() {
-    let folder = Folder::new("mended");
+    let folder = CredentialFolder::new("mended");
     let secret = token(&folder.credentials(), "ci");
     let good = fs::read(folder.file()).expect("kept");
     fs::write(folder.file(), "damaged").expect("written");
@@ -218,7 +210,7 @@ fn credentials_hold_again_once_their_file_is_good() {
 
 #[test]
 fn a_rotated_token_keeps_its_grants_and_ends_the_old_one() {
-    let folder = Folder::new("rotated");
+    let folder = CredentialFolder::new("rotated");
     let credentials = folder.credentials();
     let old = token(&credentials, "ci");
     let grants = credentials.list().expect("a good file").remove(0).grants;
@@ -234,7 +226,7 @@ fn a_rotated_token_keeps_its_grants_and_ends_the_old_one() {
 
 #[test]
 fn an_expired_token_is_refused_and_rotation_renews_its_lifetime() {
-    let folder = Folder::new("expired");
+    let folder = CredentialFolder::new("expired");
     let credentials = folder.credentials();
     let hour = Duration::from_secs(3_600);
     let request = NewCredential { lifetime: Some(hour), ..new("ci", "read *", None) };
@@ -253,7 +245,7 @@ fn an_expired_token_is_refused_and_rotation_renews_its_lifetime() {
 /// Older versions wrote no limits of what a token may hide: it may still do it, with a warning.
 #[test]
 fn token_of_an_older_version_hides_wildcards_with_a_warning() {
-    let folder = Folder::new("older");
+    let folder = CredentialFolder::new("older");
     let hiding = |credentials: &Credentials, token: &str| {
         let principal = credentials.of_token(token, now_seconds()).expect("a principal");
         let name = |text: &str| zonefile::read_name(text).expect("a name");
@@ -284,7 +276,7 @@ fn token_of_an_older_version_hides_wildcards_with_a_warning() {
 /// A version without expiry reads the file as long as no credential expires.
 #[test]
 fn a_file_without_expiry_has_the_old_format() {
-    let folder = Folder::new("format");
+    let folder = CredentialFolder::new("format");
     let credentials = folder.credentials();
     let format = || {
         let text = fs::read_to_string(folder.file()).expect("written");
@@ -302,7 +294,7 @@ fn a_file_without_expiry_has_the_old_format() {
 
 #[test]
 fn an_unread_file_is_read_by_the_first_request() {
-    let folder = Folder::new("unread");
+    let folder = CredentialFolder::new("unread");
     let secret = token(&folder.credentials(), "ci");
     let credentials = Credentials::new(folder.set());
     assert!(principal(&credentials, &secret).is_err(), "not read yet");

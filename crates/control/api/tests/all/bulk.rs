@@ -123,16 +123,12 @@ fn batch_of_long_lines_is_bounded_in_bytes() {
 #[test]
 fn line_in_chunks_of_one_byte_costs_no_more() {
     let scene = Scene::new();
-    let head = format!(
-        "POST {IMPORT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{NDJSON}\r\n\
-         Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
-        scene.root
-    );
     let piece = |byte: char| format!("1\r\n{byte}\r\n");
     let blanks = piece(' ').repeat(LINE_LEN_MAX / 4);
     let set = line(1).chars().map(piece).collect::<String>();
-    let mut stream = scene.connect();
-    stream.write_all((head + &blanks + &set + "0\r\n\r\n").as_bytes()).expect("sent");
+    let fields = [NDJSON, "Connection: close", "Transfer-Encoding: chunked"];
+    let mut stream = scene.begin(&format!("POST {IMPORT}"), &scene.root, &fields);
+    stream.write_all((blanks + &set + "0\r\n\r\n").as_bytes()).expect("sent");
     let told = receive(&mut stream).expect("a reply").done();
     assert_eq!(told["rrsets"], json!(1), "{told}");
 }
@@ -147,16 +143,8 @@ fn line_without_an_end_is_refused() {
 #[test]
 fn concurrent_imports_have_a_maximum() {
     let scene = Scene::new();
-    let head = format!(
-        "POST {IMPORT} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\n{NDJSON}\r\n\
-         Connection: close\r\nContent-Length: 1000\r\n\r\n",
-        scene.root
-    );
-    let open = || {
-        let mut stream = scene.connect();
-        stream.write_all(head.as_bytes()).expect("sent");
-        stream
-    };
+    let fields = [NDJSON, "Connection: close", "Content-Length: 1000"];
+    let open = || scene.begin(&format!("POST {IMPORT}"), &scene.root, &fields);
     let mut under_way: Vec<_> = (0..IMPORTS_MAX).map(|_| open()).collect();
     // They are accepted in order, but the server may not have read all of them yet.
     let until = Instant::now() + PATIENCE;

@@ -19,13 +19,8 @@ fn too_long_body_is_refused_before_it_is_read() {
     let long = vec![b' '; JSON_LEN_MAX + 1];
     let json = ["Content-Type: application/json"];
     scene.ask("PATCH", SETS, &scene.root, &json, &long).refused(413);
-    let mut stream = scene.connect();
-    let head = format!(
-        "PATCH {SETS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n",
-        scene.root
-    );
-    stream.write_all(head.as_bytes()).expect("sent");
+    let fields = ["Connection: close", json[0], "Content-Length: 99999999999"];
+    let mut stream = scene.begin(&format!("PATCH {SETS}"), &scene.root, &fields);
     receive(&mut stream).expect("a reply").refused(413);
 }
 
@@ -91,17 +86,13 @@ fn latency_of_writes_is_measured() {
 #[test]
 fn memory_of_bodies_in_progress_is_bounded() {
     let scene = Scene::new();
-    let head = format!(
-        "PATCH {SETS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nConnection: close\r\n\
-         Content-Type: application/json\r\nContent-Length: {JSON_LEN_MAX}\r\n\r\n",
-        scene.root
-    );
+    let len = format!("Content-Length: {JSON_LEN_MAX}");
+    let fields = ["Connection: close", "Content-Type: application/json", &len];
     let part = vec![b' '; JSON_LEN_MAX - 1];
     let most = BODIES_LEN_MAX / (JSON_LEN_MAX * JSON_WEIGHT);
     let mut under_way: Vec<_> = (0..=most)
         .map(|_| {
-            let mut stream = scene.connect();
-            stream.write_all(head.as_bytes()).expect("sent");
+            let mut stream = scene.begin(&format!("PATCH {SETS}"), &scene.root, &fields);
             // A request that is refused early still gets its response.
             let _ = stream.write_all(&part);
             stream
@@ -154,15 +145,12 @@ fn idle_unauthenticated_connections_keep_no_client_out() {
 #[test]
 fn unfinished_bodies_keep_no_other_principal_out() {
     let scene = Scene::new();
-    let head = format!(
-        "PATCH {SETS} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {}\r\nExpect: 100-continue\r\n\
-         Content-Type: application/json\r\nContent-Length: 100\r\nConnection: close\r\n\r\n",
-        scene.token("ci", &["write *"])
-    );
+    let token = scene.token("ci", &["write *"]);
+    let media = "Content-Type: application/json";
+    let fields = ["Expect: 100-continue", media, "Content-Length: 100", "Connection: close"];
     let mut bodies = Vec::new();
     for number in 0..CONNECTIONS_PER_CLIENT_MAX {
-        let mut stream = scene.connect();
-        stream.write_all(head.as_bytes()).expect("sent");
+        let mut stream = scene.begin(&format!("PATCH {SETS}"), &token, &fields);
         if number < BODIES_PER_PRINCIPAL_MAX {
             // The server waits for the body.
             let mut reply = *b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -194,12 +182,7 @@ fn fill(scene: &Scene) {
 
 /// An export whose response has begun, and is not read any further.
 fn begin_export(scene: &Scene, token: &str) -> TcpStream {
-    let mut stream = scene.connect();
-    let head = format!(
-        "GET /v1/zones/example.org/export HTTP/1.1\r\nHost: a\r\n\
-         Authorization: Bearer {token}\r\n\r\n"
-    );
-    stream.write_all(head.as_bytes()).expect("sent");
+    let mut stream = scene.begin("GET /v1/zones/example.org/export", token, &[]);
     let mut begin = [0; 15];
     stream.read_exact(&mut begin).expect("a reply");
     assert_eq!(&begin, b"HTTP/1.1 200 OK");

@@ -14,14 +14,12 @@ use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome, TokenRequest,
 };
 use server_status::{AnycastStatus, ServerState, Status, UpstreamStatus, ZoneStatus};
-use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use test_support::folder::Folder;
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use wire::{Name, NameBuf, Rtype};
@@ -114,7 +112,7 @@ pub struct Scene {
     records: RecordService,
     opened: Arc<OnceLock<RecordService>>,
     pub credentials: Arc<Credentials>,
-    folder: PathBuf,
+    _folder: Folder,
     stop: Option<oneshot::Sender<()>>,
     server: Option<JoinHandle<()>>,
     _serving: ServiceThreads,
@@ -233,11 +231,7 @@ impl Scene {
         requests_per_second: u32,
         is_late: bool,
     ) -> Self {
-        static NUMBER: AtomicUsize = AtomicUsize::new(0);
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            std::env::temp_dir().join(format!("dunlin-api-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).expect("a folder");
+        let folder = Folder::new("api");
         let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
         let (control, running) =
             ZonePublisher::start(Image::new(Arc::clone(&key))).expect("a thread");
@@ -263,7 +257,7 @@ impl Scene {
             operator: Arc::new(Fake(Arc::clone(&credentials), control.clone())),
             counters: Arc::clone(&counters),
             requests_per_second,
-            spool: folder.clone(),
+            spool: folder.to_path_buf(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -285,7 +279,7 @@ impl Scene {
             opened,
             counters,
             credentials,
-            folder,
+            _folder: folder,
             stop: Some(stop),
             server: Some(server),
             _serving: serving,
@@ -365,6 +359,16 @@ impl Scene {
         stream
     }
 
+    /// Opens a connection and sends the head of a request on it, with further fields.
+    pub fn begin(&self, request: &str, token: &str, fields: &[&str]) -> TcpStream {
+        let mut stream = self.connect();
+        let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
+        let authorized = format!("Host: a\r\nAuthorization: Bearer {token}");
+        let head = format!("{request} HTTP/1.1\r\n{authorized}\r\n{fields}\r\n");
+        stream.write_all(head.as_bytes()).expect("sent");
+        stream
+    }
+
     /// The answer of the snapshot: the bytes of each record.
     pub fn answered(&self, zone: &str, owner: &str, rtype: Rtype) -> Vec<Vec<u8>> {
         let image = self.control.image();
@@ -378,7 +382,6 @@ impl Drop for Scene {
     fn drop(&mut self) {
         drop(self.stop.take());
         let ended = self.server.take().map(JoinHandle::join);
-        let _ = fs::remove_dir_all(&self.folder);
         if !thread::panicking() {
             ended.expect("it runs").expect("it did not panic");
         }

@@ -9,6 +9,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
+use test_support::folder::Folder;
 
 /// A certificate authority.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -134,8 +135,7 @@ fn changed_certificates_are_read_again_and_bad_ones_refused() {
 #[test]
 fn invalid_certificate_files_are_named() {
     let authority = Authority::new();
-    let folder = std::env::temp_dir().join(format!("dunlin-api-tls-{}", std::process::id()));
-    fs::create_dir_all(&folder).expect("a folder");
+    let folder = Folder::new("api-tls");
     let good = files(&folder, &authority, "api.example");
     let missing = Certificates { cert: folder.join("missing.pem"), ..good.clone() };
     let swapped = Certificates { key: good.cert.clone(), ..good.clone() };
@@ -143,7 +143,6 @@ fn invalid_certificate_files_are_named() {
     assert!(told(missing).contains("missing.pem: cannot be read"));
     assert!(told(swapped).contains("cert.pem: holds no private key in PEM"));
     assert_eq!(told(good), "");
-    let _ = fs::remove_dir_all(&folder);
 }
 
 #[test]

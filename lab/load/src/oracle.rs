@@ -104,16 +104,19 @@ mod tests {
     use super::*;
     use wire::NameBuf;
 
-    fn oracle(test: &str) -> Oracle {
-        let path =
-            std::env::temp_dir().join(format!("dunlin-oracle-{test}-{}", std::process::id()));
+    /// Reads this text as a zone.
+    fn read(text: &str, origin: Name<'_>) -> Result<Oracle, String> {
+        let folder = test_support::folder::Folder::new("oracle");
+        let path = folder.join("zone");
+        std::fs::write(&path, text).unwrap();
+        Oracle::read(&path, origin)
+    }
+
+    fn oracle() -> Oracle {
         let text = "$TTL 60\n@ SOA ns h 1 1 1 1 1\n@ NS ns\nns A 192.0.2.1\n\
                     two A 192.0.2.3\ntwo A 192.0.2.2\nmail MX 5 Two\n";
-        std::fs::write(&path, text).unwrap();
         let origin = NameBuf::from_text(b"example", Name::ROOT).unwrap();
-        let oracle = Oracle::read(&path, origin.as_name());
-        std::fs::remove_file(&path).unwrap();
-        oracle.unwrap()
+        read(text, origin.as_name()).unwrap()
     }
 
     /// Judges an answer to `name` with these records, each a type and its data.
@@ -141,7 +144,7 @@ mod tests {
 
     #[test]
     fn answers_are_compared_with_the_zone() {
-        let oracle = oracle("judge");
+        let oracle = oracle();
         let (two, three, four) =
             ([192, 0, 2, 2].as_slice(), [192, 0, 2, 3].as_slice(), [192, 0, 2, 4].as_slice());
         let a = |records: &[(u16, &[u8])]| judge(&oracle, "TWO.example", Rtype::A, 0, records);
@@ -163,10 +166,7 @@ mod tests {
 
     #[test]
     fn a_wrong_zone_is_refused_with_its_position() {
-        let path = std::env::temp_dir().join(format!("dunlin-oracle-bad-{}", std::process::id()));
-        std::fs::write(&path, "$TTL 60\na A no-address\n").unwrap();
-        let error = Oracle::read(&path, Name::ROOT).unwrap_err();
-        std::fs::remove_file(&path).unwrap();
+        let error = read("$TTL 60\na A no-address\n", Name::ROOT).unwrap_err();
         assert!(error.contains(":2"), "{error}");
     }
 }

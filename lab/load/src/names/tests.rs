@@ -26,14 +26,10 @@ fn take(what: &QuestionSpec, index: usize, of: usize, count: usize) -> Vec<Strin
 }
 
 fn file(text: &str) -> Result<QuestionSet, String> {
-    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
-    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-    let name = format!("dunlin-names-{}-{number}", std::process::id());
-    let path = std::env::temp_dir().join(name);
+    let folder = test_support::folder::Folder::new("names");
+    let path = folder.join("names");
     std::fs::write(&path, text).unwrap();
-    let set = QuestionSet::read(&path, FORM);
-    std::fs::remove_file(&path).unwrap();
-    set
+    QuestionSet::read(&path, FORM)
 }
 
 #[test]

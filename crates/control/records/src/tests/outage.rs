@@ -3,7 +3,8 @@ use super::*;
 use std::fs;
 use std::io::{Cursor, Read, Write};
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use test_support::folder::Folder;
 use test_support::wait;
 
 /// What happens once.
@@ -12,7 +13,12 @@ type Happening = Box<dyn FnOnce() + Send>;
 /// A store that fails while it has an error.
 #[derive(Clone, Default)]
 pub(super) struct FailingStore {
-    store: MemoryStore,
+    pub store: MemoryStore,
+    /// It does not know what became of a commit, nor of others' writes.
+    cannot_tell: bool,
+    /// It does the next write, and reports an error; it does not do the next read.
+    pub fails_to_write: Arc<AtomicBool>,
+    pub fails_to_read: Arc<AtomicBool>,
     error: Arc<Mutex<Option<StoreError>>>,
     /// The only zone that cannot be read.
     unreadable: Arc<Mutex<Option<NameBuf>>>,
@@ -24,9 +30,19 @@ pub(super) struct FailingStore {
 }
 
 impl FailingStore {
+    pub fn that_cannot_tell() -> Self {
+        Self { cannot_tell: true, ..Self::default() }
+    }
+
     fn check(&self) -> Result<&MemoryStore, StoreError> {
         let error = self.error.lock().unwrap().clone();
         error.map_or(Ok(&self.store), Err)
+    }
+
+    /// Once while this is set.
+    fn check_once(fails: &AtomicBool) -> Result<(), StoreError> {
+        let fails = fails.swap(false, Ordering::Relaxed);
+        if fails { Err(StoreError::Failed("the disk".into())) } else { Ok(()) }
     }
 
     fn set(&self, error: Option<StoreError>) {
@@ -40,12 +56,17 @@ impl Store for FailingStore {
             happens();
         }
         self.check().map_err(CommitError::Unknown)?;
-        self.store.commit(commit)
+        let done = self.store.commit(commit);
+        Self::check_once(&self.fails_to_write).map_err(CommitError::Unknown)?;
+        done
     }
 
     fn outcome(&mut self, id: CommitId) -> Result<Option<Revision>, StoreError> {
         self.check()?;
-        self.store.outcome(id)
+        match self.cannot_tell {
+            true => Err(StoreError::Failed("the disk".into())),
+            false => self.store.outcome(id),
+        }
     }
 
     fn watch(
@@ -53,7 +74,7 @@ impl Store for FailingStore {
         from: Revision,
         waker: WatchWaker,
     ) -> Result<Option<Box<dyn Watch>>, StoreError> {
-        self.store.watch(from, waker)
+        if self.cannot_tell { Ok(None) } else { self.store.watch(from, waker) }
     }
 
     fn newest(&mut self) -> Result<Revision, StoreError> {
@@ -106,6 +127,7 @@ impl Reader for FailingStore {
         after: Option<Name<'_>>,
         each: &mut dyn FnMut(StoredZone) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        Self::check_once(&self.fails_to_read)?;
         self.check()?.scan_zones(after, each)
     }
 
@@ -147,15 +169,12 @@ fn failed() -> Option<StoreError> {
     Some(StoreError::Failed("records.redb: Input/output error".into()))
 }
 
-/// The file of a list of zones, removed when dropped.
-struct TestZoneList(PathBuf);
+/// The file of a list of zones.
+struct TestZoneList(Folder);
 
 impl TestZoneList {
     fn new(test: &str) -> Self {
-        let folder = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).unwrap();
-        Self(folder)
+        Self(Folder::new(test))
     }
 
     fn path(&self) -> PathBuf {
@@ -164,12 +183,6 @@ impl TestZoneList {
 
     fn text(&self) -> String {
         fs::read_to_string(self.path()).unwrap()
-    }
-}
-
-impl Drop for TestZoneList {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -5,8 +5,8 @@ use crate::names::tests::naming;
 use crate::names::{Naming, PodNames};
 use crate::objects::{Endpoint, Port, Service, ServiceKind, Slice, SliceOf};
 use crate::text;
-use std::path::PathBuf;
 use std::sync::Arc;
+use test_support::folder::Folder;
 
 fn zones() -> Vec<String> {
     vec!["cluster.local.".to_owned()]
@@ -54,15 +54,9 @@ fn records(cluster: &Cluster) -> Vec<String> {
     lines
 }
 
-fn folder(name: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("dunlin-saved-{name}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
 #[test]
 fn a_saved_state_leads_to_the_same_records_and_changes() {
-    let folder = folder("same");
+    let folder = Folder::new("same");
     let saved = filled();
     save(&folder, &zones(), &saved).expect("it is saved");
     let mut loaded = empty();
@@ -71,7 +65,6 @@ fn a_saved_state_leads_to_the_same_records_and_changes() {
     assert_eq!(loaded.counts(), saved.counts());
     let gone = |mut cluster: Cluster| cluster.put_slice(ObjectName::new("shop", "pets-1"), None);
     assert_eq!(gone(loaded), gone(saved));
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 fn with_check() -> Cluster {
@@ -85,7 +78,7 @@ fn with_check() -> Cluster {
 
 #[test]
 fn checks_are_saved() {
-    let folder = folder("checks");
+    let folder = Folder::new("checks");
     let saved = with_check();
     save(&folder, &zones(), &saved).expect("it is saved");
     let mut loaded = empty();
@@ -93,14 +86,13 @@ fn checks_are_saved() {
     let gone = loaded.set_checks(Arc::new(["http".to_owned()].into()));
     assert!(text::changes(&gone)[0].ends_with(" by http"), "{gone:?}");
     assert_eq!(records(&loaded), records(&saved));
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 /// As older versions wrote it: form 2, and form 3 with checks.
 #[test]
 fn states_of_older_versions_are_read() {
     use std::hash::Hasher;
-    let folder = folder("old");
+    let folder = Folder::new("old");
     for (form, saved) in [(2, filled()), (3, with_check())] {
         let zones = zones();
         let head = format!("{{\"dunlin_kubernetes_state\":{form},\"zones\":[\"{}\"]}}\n", zones[0]);
@@ -116,12 +108,11 @@ fn states_of_older_versions_are_read() {
         assert_eq!(load(&folder, &zones, &mut loaded), Ok(true));
         assert_eq!(records(&loaded), records(&saved));
     }
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn damaged_state_and_one_of_other_zones_are_named_and_stay() {
-    let folder = folder("wrong");
+    let folder = Folder::new("wrong");
     save(&folder, &zones(), &filled()).expect("it is saved");
     let whole = std::fs::read(path(&folder)).expect("the file");
     let other = ["cluster.example.".to_owned()];
@@ -138,5 +129,4 @@ fn damaged_state_and_one_of_other_zones_are_named_and_stay() {
         assert_eq!(records(&cluster), records(&empty()));
         assert_eq!(std::fs::read(path(&folder)).expect("it stays"), bytes);
     }
-    std::fs::remove_dir_all(folder).expect("it was there");
 }

@@ -1,5 +1,5 @@
 //! The certificates of an API server change while it is watched.
-use crate::world::{folder, write_kubeconfig};
+use crate::world::write_kubeconfig;
 use kube_api::lying::block;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::ServerConfig;
@@ -9,6 +9,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex};
+use test_support::folder::Folder;
 
 /// The config of a server with a certificate of a new authority, and the authority as PEM.
 fn certified() -> (Arc<ServerConfig>, String) {
@@ -52,7 +53,7 @@ fn serve(config: Arc<Mutex<Arc<ServerConfig>>>) -> u16 {
 
 #[test]
 fn a_new_authority_in_the_file_of_a_kubeconfig_is_followed() {
-    let folder = folder("authority");
+    let folder = Folder::new("authority");
     let (kubeconfig, file) = (folder.join("kubeconfig"), folder.join("ca.crt"));
     let (config, ca) = certified();
     let current = Arc::new(Mutex::new(config));
@@ -71,5 +72,4 @@ fn a_new_authority_in_the_file_of_a_kubeconfig_is_followed() {
         fs::write(&file, ca).expect("written");
         get().await.expect("the new authority");
     });
-    fs::remove_dir_all(folder).expect("it was there");
 }

@@ -8,6 +8,7 @@ use source_kube::source::KubernetesSource;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use test_support::folder::Folder;
 use test_support::wait::until_true;
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::{HealthTarget, MemberClass, ZonePublisher};
@@ -49,7 +50,7 @@ fn judge(manager: &ZonePublisher, last: u8, class: MemberClass) {
 
 #[test]
 fn verdicts_change_answers_of_a_service_with_a_check_and_of_no_other() {
-    let folder = std::env::temp_dir().join(format!("dunlin-checked-{}", std::process::id()));
+    let folder = Folder::new("checked");
     save(&folder);
     let (manager, thread) = publisher();
     let (http, none) = (["http".to_owned()].into(), [].into());
@@ -78,5 +79,4 @@ fn verdicts_change_answers_of_a_service_with_a_check_and_of_no_other() {
     until_true("the status names no service", || running.status().unused_check_count == 0);
     drop(running);
     thread.stop();
-    std::fs::remove_dir_all(folder).expect("it was there");
 }

@@ -1,6 +1,6 @@
 //! API servers, and what stands before them, that lie, are slow or cut streams off.
 use crate::world::{
-    PATIENCE, Watched, World, folder, line, list_end, service, short, write_kubeconfig, zone,
+    PATIENCE, Watched, World, line, list_end, service, short, write_kubeconfig, zone,
 };
 use kube_api::lying::Reply;
 use serde_json::json;
@@ -11,6 +11,7 @@ use source_kube::names::ClusterZone;
 use source_kube::saved::path as saved_path;
 use std::path::Path;
 use std::time::{Duration, Instant};
+use test_support::folder::Folder;
 use zone_manager::hold::Acceptance;
 
 const SERVICES: u8 = 60;
@@ -57,15 +58,12 @@ fn told(lie: Reply) -> impl Fn(&str) -> Option<Reply> + Send {
 
 #[test]
 fn nothing_that_stands_in_for_an_api_server_changes_an_answer_or_the_saved_state() {
-    let folder = folder("lies");
     let world = World::start(SERVICES);
-    let first = Watched::start(&folder, &world, |_| {});
-    first.until_open();
+    let first = Watched::open(&world);
     first.stop();
     for (what, reply) in lies() {
         world.state().instead = Box::new(|_| None);
-        let watched = Watched::start(&folder, &world, |_| {});
-        watched.until_open();
+        let watched = Watched::open(&world);
         let saved = watched.saved().expect("it is saved");
         world.answer(told(reply));
         watched.until_failed(3);
@@ -74,41 +72,36 @@ fn nothing_that_stands_in_for_an_api_server_changes_an_answer_or_the_saved_state
             status.streams.iter().all(|it| it.open_seconds.is_none() && it.error.is_some())
         });
         watched.stop();
-        let again = std::fs::read(saved_path(&folder)).expect("it is saved");
+        let again = std::fs::read(saved_path(&world.folder)).expect("it is saved");
         assert_eq!(again.len(), saved.len(), "{what}");
         let saved = again;
 
         // A start from the saved state answers, and keeps it.
-        let again = Watched::start(&folder, &world, |_| {});
+        let again = Watched::start(&world, |_| {});
         again.until_failed(2);
         assert_eq!(again.answer("web-59"), Some(1), "{what}");
         assert!(again.saved().as_ref() == Some(&saved), "{what}: the saved state is as it was");
         again.stop();
     }
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn first_start_before_something_else_than_an_api_server_is_not_synced() {
-    let folder = folder("first");
     let world = World::start(SERVICES);
     for (what, reply) in lies() {
         world.state().instead = Box::new(told(reply));
-        let watched = Watched::start(&folder, &world, |_| {});
+        let watched = Watched::start(&world, |_| {});
         watched.until_failed(2);
         assert!(!watched.status().is_synced && !watched.is_loaded(), "{what}");
         watched.stop();
     }
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 /// Each kind of request alone is answered 404, the list of groups too.
 #[test]
 fn a_404_of_one_kind_is_a_failure_of_that_kind() {
-    let folder = folder("one-kind");
     let world = World::start(SERVICES);
-    let watched = Watched::start(&folder, &world, |_| {});
-    watched.until_open();
+    let watched = Watched::open(&world);
     for kind in ["namespaces?watch", "services?", "endpointslices?", "namespaces?fieldSelector"] {
         world.answer(move |request| request.contains(kind).then(|| status(404, "no such page")));
         watched.until("it is shown", |status| {
@@ -121,12 +114,10 @@ fn a_404_of_one_kind_is_a_failure_of_that_kind() {
         watched.until_open();
     }
     watched.stop();
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn a_failure_never_shortens_the_wait_however_much_came_before_it() {
-    let folder = folder("backoff");
     let world = World::start(2);
     let error = line("ERROR", &json!({ "code": 500, "message": "no" }));
     let event = line("MODIFIED", &service("web-0", "10.96.0.0"));
@@ -138,7 +129,7 @@ fn a_failure_never_shortens_the_wait_however_much_came_before_it() {
     ] {
         let wait = Duration::from_millis(10);
         let bounds = Bounds { retry: (wait, PATIENCE), ..short() };
-        let watched = Watched::start(&folder, &world, |it| it.bounds = bounds);
+        let watched = Watched::start(&world, |it| it.bounds = bounds);
         watched.until_open();
         let began = Instant::now();
         let reply = reply.clone();
@@ -155,12 +146,10 @@ fn a_failure_never_shortens_the_wait_however_much_came_before_it() {
         watched.stop();
         world.state().instead = Box::new(|_| None);
     }
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn a_slow_server_is_waited_for_longer_each_time_until_all_is_listed() {
-    let folder = folder("slow");
     let world = World::start(2);
     let slow = Duration::from_millis(150);
     let world_answers = |request: &str| {
@@ -184,11 +173,10 @@ fn a_slow_server_is_waited_for_longer_each_time_until_all_is_listed() {
     world.state().instead =
         Box::new(move |request| Some(Reply::Late(slow, Box::new(world_answers(request)))));
     let bounds = Bounds { response: (slow / 8, PATIENCE), ..short() };
-    let watched = Watched::start(&folder, &world, |it| it.bounds = bounds);
+    let watched = Watched::start(&world, |it| it.bounds = bounds);
     watched.until_open();
     assert_eq!(watched.answer("web-0"), Some(1));
     watched.stop();
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 /// The failure of one request.
@@ -202,7 +190,7 @@ fn failure(kubeconfig: &Path) -> Failure {
 
 #[test]
 fn failures_have_causes_and_a_requested_wait() {
-    let folder = folder("causes");
+    let folder = Folder::new("causes");
     let world = World::start(0);
     let kubeconfig = folder.join("kubeconfig");
     let server = format!("http://{}", world.server.address);
@@ -221,12 +209,11 @@ fn failures_have_causes_and_a_requested_wait() {
     drop(world);
     let away = failure(&kubeconfig);
     assert_eq!(away.cause, Cause::Connection, "{away}");
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn a_proxy_is_refused_and_a_changed_kubeconfig_is_followed() {
-    let folder = folder("files");
+    let folder = Folder::new("files");
     let (one, two) = (World::start(2), World::start(2));
     let kubeconfig = folder.join("kubeconfig");
     let url = |world: &World| format!("http://{}", world.server.address);
@@ -249,15 +236,12 @@ fn a_proxy_is_refused_and_a_changed_kubeconfig_is_followed() {
         get().await.expect("the second server");
         assert_eq!((one.requests("GET"), two.requests("GET")), (2, 1));
     });
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn a_list_without_end_is_given_up() {
-    let folder = folder("endless");
     let world = World::start(3);
-    let watched = Watched::start(&folder, &world, |_| {});
-    watched.until_open();
+    let watched = Watched::open(&world);
     watched.stop();
     let page = |next: usize| {
         let item = service(&format!("page-{next}"), "10.96.1.1");
@@ -291,7 +275,7 @@ fn a_list_without_end_is_given_up() {
         world.state().is_paged = is_paged;
         world.state().instead = answer;
         let bounds = Bounds { pages_max: 9, objects_max: 500, list_len_max: 20 << 20, ..short() };
-        let watched = Watched::start(&folder, &world, |it| it.bounds = bounds);
+        let watched = Watched::start(&world, |it| it.bounds = bounds);
         watched.until(told, |status| {
             let failed = status.streams.iter().filter(|it| it.failures > 1);
             failed.filter_map(|stream| stream.error.as_ref()).any(|why| why.contains(told))
@@ -300,16 +284,14 @@ fn a_list_without_end_is_given_up() {
         watched.stop();
         world.state().instead = Box::new(|_| None);
     }
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn objects_of_a_lying_server_have_a_maximum() {
-    let folder = folder("many");
     let world = World::start(40);
     let bounds = Bounds { objects_max: 25, ..short() };
     world.state().is_paged = true;
-    let watched = Watched::start(&folder, &world, |it| it.bounds = bounds);
+    let watched = Watched::start(&world, |it| it.bounds = bounds);
     watched.until("it is given up", |status| status.streams[1].failures > 0);
     assert!(!watched.status().is_synced);
     world.state().services = (0..20).map(|at| (format!("a-{at}"), "10.96.2.1".into())).collect();
@@ -324,15 +306,12 @@ fn objects_of_a_lying_server_have_a_maximum() {
     watched.until("the rest is skipped", |status| status.skipped_count == 35);
     assert_eq!(watched.status().services, 25);
     watched.stop();
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn an_object_that_is_too_large_is_named_and_stays_as_it_was() {
-    let folder = folder("large");
     let world = World::start(3);
-    let watched = Watched::start(&folder, &world, |_| {});
-    watched.until_open();
+    let watched = Watched::open(&world);
     let mut large = service("web-1", "10.96.9.9");
     large["metadata"]["managedFields"] = "x".repeat(OBJECT_LEN_MAX).into();
     // Metadata begins with the name, as that of an API server does.
@@ -359,18 +338,15 @@ fn an_object_that_is_too_large_is_named_and_stays_as_it_was() {
     assert!(told.starts_with("services shop/web-1: it has more than 8388608 bytes"), "{told}");
     assert_eq!((watched.answer("web-1"), watched.answer("web-2")), (Some(1), Some(1)));
     watched.stop();
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn a_service_that_is_named_like_a_wildcard_is_none_and_digits_begin_names() {
-    let folder = folder("names");
     let world = World::start(1);
     for name in ["*", "1web", "0", "-web", "a_b", "x.y"] {
         world.state().services.insert(name.into(), "10.96.4.1".into());
     }
-    let watched = Watched::start(&folder, &world, |_| {});
-    watched.until_open();
+    let watched = Watched::open(&world);
     watched.until("the others are shown", |status| status.skipped_count == 4);
     let told = watched.status().skipped.join("; ");
     assert!(told.contains("services shop/*: its name is no label"), "{told}");
@@ -378,31 +354,26 @@ fn a_service_that_is_named_like_a_wildcard_is_none_and_digits_begin_names() {
         assert_eq!(watched.answer(name), expected, "{name}");
     }
     watched.stop();
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn a_restart_does_not_end_a_hold_and_the_printed_name_accepts_all_of_it() {
-    let folder = folder("hold");
     let world = World::start(SERVICES);
-    let watched = Watched::start(&folder, &world, |_| {});
-    watched.until_open();
+    let watched = Watched::open(&world);
     watched.stop();
-    let saved = std::fs::read(saved_path(&folder)).expect("a saved state");
+    let saved = std::fs::read(saved_path(&world.folder)).expect("a saved state");
     world.state().services.retain(|name, _| name == "web-7");
     for _ in 0..2 {
-        let watched = Watched::start(&folder, &world, |_| {});
-        watched.until_open();
+        let watched = Watched::open(&world);
         watched.until("it is held", |_| watched.manager.holds().all().len() == 2);
         let held: Vec<String> = watched.manager.holds().all().into_keys().collect();
         assert_eq!(held, ["cluster.local.", "kubernetes/0."]);
         assert_eq!(watched.answer("web-59"), Some(1));
         watched.stop();
-        let now = std::fs::read(saved_path(&folder)).expect("a saved state");
+        let now = std::fs::read(saved_path(&world.folder)).expect("a saved state");
         assert!(now == saved, "the saved state is as it was");
     }
-    let watched = Watched::start(&folder, &world, |_| {});
-    watched.until_open();
+    let watched = Watched::open(&world);
     watched.until("it is held", |_| watched.manager.holds().all().len() == 2);
     // The name of the layer has the form of a name, as the command wants it.
     assert_eq!(zone("kubernetes/0").to_string(), "kubernetes/0.");
@@ -410,14 +381,12 @@ fn a_restart_does_not_end_a_hold_and_the_printed_name_accepts_all_of_it() {
     assert!(matches!(accepted, Acceptance::Served(_)) && watched.manager.holds().all().is_empty());
     assert_eq!((watched.answer("web-7"), watched.answer("web-59")), (Some(1), None));
     watched.stop();
-    let now = std::fs::read(saved_path(&folder)).expect("a saved state");
+    let now = std::fs::read(saved_path(&world.folder)).expect("a saved state");
     assert!(now != saved, "what is accepted is saved");
-    std::fs::remove_dir_all(folder).expect("it was there");
 }
 
 #[test]
 fn imports_are_read_in_their_best_version_and_only_their_definition_may_be_absent() {
-    let folder = folder("imports");
     let world = World::start(1);
     let clusterset = zone("clusterset.local.");
     let edit = |settings: &mut source_kube::source::Settings| {
@@ -429,7 +398,7 @@ fn imports_are_read_in_their_best_version_and_only_their_definition_may_be_absen
     for (version, expected) in [("v1beta1", "v1beta1"), ("v1alpha1", "v1alpha1")] {
         world.state().imports = Some((version, vec!["api"]));
         let before = world.requests(&format!("{expected}/serviceimports?"));
-        let watched = Watched::start(&folder, &world, edit);
+        let watched = Watched::start(&world, edit);
         watched.until_open();
         assert_eq!(watched.answer_in(&clusterset, "api"), Some(1), "{version}");
         assert!(world.requests(&format!("{expected}/serviceimports?")) > before, "{version}");
@@ -437,7 +406,7 @@ fn imports_are_read_in_their_best_version_and_only_their_definition_may_be_absen
     }
     // No definition: the cluster says what it has, so there are none.
     world.state().imports = None;
-    let watched = Watched::start(&folder, &world, edit);
+    let watched = Watched::start(&world, edit);
     watched.until("the names are served", |status| status.is_synced);
     assert_eq!((watched.answer("web-0"), watched.answer_in(&clusterset, "api")), (Some(1), None));
     let told = watched.status().streams[2].error.clone().unwrap_or_default();
@@ -446,7 +415,7 @@ fn imports_are_read_in_their_best_version_and_only_their_definition_may_be_absen
 
     // 404 for all of it: nothing is known of it.
     world.state().imports = Some(("v1beta1", vec!["api"]));
-    let watched = Watched::start(&folder, &world, edit);
+    let watched = Watched::start(&world, edit);
     watched.until_open();
     for of in ["GET /apis", "serviceimports"] {
         world.answer(move |request| {
@@ -460,5 +429,4 @@ fn imports_are_read_in_their_best_version_and_only_their_definition_may_be_absen
         assert_eq!(watched.answer_in(&clusterset, "api"), Some(1), "{of}");
     }
     watched.stop();
-    std::fs::remove_dir_all(folder).expect("it was there");
 }

@@ -1,15 +1,15 @@
 //! A server that watches another cluster than the fleet's.
-use crate::world::{Watched, World, folder};
+use crate::world::{Watched, World};
 use documents::{Leader, MapEvent, MapRequest, MapTask, MapValue, ReplicatedMap};
 use source_kube::source::FleetPart;
 use test_support::wait::until_true;
 use tokio::sync::oneshot;
 
 /// A source that takes part in a fleet, and the side of the task that writes.
-fn start(test: &str, world: &World) -> (Watched, MapTask) {
+fn start(world: &World) -> (Watched, MapTask) {
     let (task, writer) = ReplicatedMap::channel(64);
     let part = Some(FleetPart::Writes(writer));
-    (Watched::start_in(part, &folder(test), world, |_| {}), task)
+    (Watched::start_in(part, world, |_| {}), task)
 }
 
 /// What an elected server writes.
@@ -26,7 +26,7 @@ fn written(task: &MapTask) -> Vec<MapValue> {
 #[test]
 fn server_of_another_cluster_serves_the_map_of_the_fleet_until_it_may_write() {
     let (fleets, own) = (World::start(2), World::start(3));
-    let (first, writer) = start("refused-first", &fleets);
+    let (first, writer) = start(&fleets);
     first.until_open();
     until_true("it knows its cluster", || {
         writer.map.origin().borrow().as_deref() == Some("the cluster u")
@@ -34,7 +34,7 @@ fn server_of_another_cluster_serves_the_map_of_the_fleet_until_it_may_write() {
     let all = written(&writer);
     drop(first);
 
-    let (second, task) = start("refused-second", &own);
+    let (second, task) = start(&own);
     second.until_open();
     assert_eq!(second.answer("web-2"), Some(1));
     let why = Some("another cluster".to_owned());

@@ -11,6 +11,7 @@ use source_kube::source::KubernetesSource;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
+use test_support::folder::Folder;
 use wire::Rtype;
 
 const SHARED: [u8; 4] = [10, 3, 0, 1];
@@ -61,9 +62,8 @@ fn served(services: usize, folder: &Path) -> (usize, usize) {
 
 #[test]
 fn a_reverse_name_of_too_many_services_has_a_sample_of_them() {
-    let folder = std::env::temp_dir().join(format!("dunlin-shared-{}", std::process::id()));
+    let folder = Folder::new("shared");
     assert_eq!(served(300, &folder), (300, 1), "they fit");
     let (shared, alone) = served(1_000, &folder);
     assert!((500..800).contains(&shared) && alone == 1, "{shared} fit one message, {alone}");
-    std::fs::remove_dir_all(folder).expect("it was there");
 }

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::Duration;
+use test_support::folder::Folder;
 use test_support::wait;
 use tokio::sync::oneshot;
 use wire::{Name, NameBuf, Rtype};
@@ -39,6 +40,8 @@ pub struct State {
 /// The server.
 pub struct World {
     pub server: LyingServer,
+    /// Of the source that watches it.
+    pub folder: Folder,
     state: Arc<Mutex<State>>,
     /// Dropped, the server ends.
     stop: Option<oneshot::Sender<()>>,
@@ -167,7 +170,8 @@ impl World {
             });
         });
         let server = server.recv().expect("it starts");
-        Self { server, state, stop: Some(stop), thread: Some(thread) }
+        let folder = Folder::new("peers");
+        Self { server, folder, state, stop: Some(stop), thread: Some(thread) }
     }
 
     pub fn state(&self) -> MutexGuard<'_, State> {
@@ -215,14 +219,6 @@ pub struct Watched {
     thread: Option<PublisherThread>,
 }
 
-/// A folder of a test, without what an earlier run left.
-pub fn folder(test: &str) -> PathBuf {
-    let folder = std::env::temp_dir().join(format!("dunlin-peers-{test}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).expect("a folder");
-    folder
-}
-
 /// Writes a kubeconfig; `more` are lines of its cluster.
 pub fn write_kubeconfig(file: &Path, server: &str, more: &str) {
     let text = format!(
@@ -236,18 +232,25 @@ pub fn write_kubeconfig(file: &Path, server: &str, more: &str) {
 }
 
 impl Watched {
-    /// Starts a source in a folder, which may have a saved state.
-    pub fn start(folder: &Path, world: &World, edit: impl FnOnce(&mut Settings)) -> Self {
-        Self::start_in(None, folder, world, edit)
+    /// Starts a source in the folder of the world, which may have a saved state.
+    pub fn start(world: &World, edit: impl FnOnce(&mut Settings)) -> Self {
+        Self::start_in(None, world, edit)
+    }
+
+    /// The same, and waits until all its streams are open.
+    pub fn open(world: &World) -> Self {
+        let watched = Self::start(world, |_| {});
+        watched.until_open();
+        watched
     }
 
     /// The same in a fleet.
     pub fn start_in(
         fleet: Option<FleetPart>,
-        folder: &Path,
         world: &World,
         edit: impl FnOnce(&mut Settings),
     ) -> Self {
+        let folder = world.folder.to_path_buf();
         let kubeconfig = folder.join("kubeconfig");
         write_kubeconfig(&kubeconfig, &format!("http://{}", world.server.address), "");
         let mut settings = Settings {
@@ -257,14 +260,14 @@ impl Watched {
             labels: String::new(),
             namespace_labels: String::new(),
             pod_names: false,
-            folder: Some(folder.to_owned()),
+            folder: Some(folder.clone()),
             hold: Duration::from_secs(600),
             bounds: short(),
         };
         edit(&mut settings);
         let (manager, thread) = publisher();
         let running = manager.start_source(KubernetesSource { settings, fleet }).expect("a thread");
-        Self { running, manager, folder: folder.to_owned(), thread: Some(thread) }
+        Self { running, manager, folder, thread: Some(thread) }
     }
 
     pub fn status(&self) -> KubernetesStatus {

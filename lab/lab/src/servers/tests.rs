@@ -1,13 +1,12 @@
 use super::*;
 use proptest::prelude::*;
+use test_support::folder::Folder;
 
 const ZONE: &str = "$ORIGIN cluster.local.\n$TTL 30\n\
     @ SOA ns.dns hostmaster 1 7200 1800 86400 5\n@ NS ns.dns\nns.dns A 127.0.0.1\n\
     svc-1.ns-1.svc A 10.0.0.1\nsvc-1.ns-1.svc AAAA fd00::1\n*.wild A 10.0.0.2\n";
 
-fn setup(test: &str, address: &str) -> ServerSetup {
-    let folder = std::env::temp_dir().join(format!("dunlin-lab-{test}-{}", std::process::id()));
-    fs::create_dir_all(&folder).unwrap();
+fn setup(folder: &Folder, address: &str) -> ServerSetup {
     let file = folder.join("zone");
     fs::write(&file, ZONE).unwrap();
     let zone = Zone::open("cluster.local", &file).unwrap();
@@ -17,7 +16,7 @@ fn setup(test: &str, address: &str) -> ServerSetup {
         cpus,
         threads: None,
         zone,
-        folder,
+        folder: folder.to_path_buf(),
         netns: None,
         interface: None,
     }
@@ -25,7 +24,8 @@ fn setup(test: &str, address: &str) -> ServerSetup {
 
 #[test]
 fn a_config_names_address_zone_and_threads() {
-    let mut setup = setup("configs", "127.0.0.3:5399");
+    let folder = Folder::new("configs");
+    let mut setup = setup(&folder, "127.0.0.3:5399");
     setup.cpus = "0-1".parse::<CpuList>().unwrap();
     for kind in ALL {
         let text = kind.config(&setup).unwrap();
@@ -44,7 +44,6 @@ fn a_config_names_address_zone_and_threads() {
         assert!(text.contains(word), "{kind}: {text}");
     }
     assert!(!ServerKind::named("dnsmasq").unwrap().config(&setup).unwrap().contains('*'));
-    fs::remove_dir_all(&setup.folder).unwrap();
 }
 
 #[test]
@@ -55,15 +54,14 @@ fn an_unknown_server_is_refused_with_the_known_names() {
 
 #[test]
 fn a_zone_without_an_address_and_no_zone_are_refused() {
-    let setup = setup("zones", "127.0.0.3:53");
-    let file = setup.folder.join("empty");
+    let folder = Folder::new("zones");
+    let file = folder.join("empty");
     fs::write(&file, "@ 30 SOA ns.dns hostmaster 1 7200 1800 86400 5\n").unwrap();
     let empty = Zone::open("cluster.local.", &file).unwrap();
     assert!(empty.probe().unwrap_err().contains("no A record"));
     fs::write(&file, "what is this\n").unwrap();
     assert!(Zone::open("cluster.local.", &file).is_err());
     assert!(Zone::open("cluster.local.", Path::new("/no/such/zone")).is_err());
-    fs::remove_dir_all(&setup.folder).unwrap();
 }
 
 proptest! {

@@ -8,10 +8,11 @@ use lab_echo::Model;
 use lab_host::hosts::{Hosts, SERVER, Side};
 use lab_load::{LoadMode, Options, Path as LoadPath};
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{self, File};
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::atomic::AtomicBool;
+use test_support::folder::Folder;
 
 /// Pairs of measurements: one of each, in turns.
 const ROUNDS: usize = 9;
@@ -20,7 +21,7 @@ const PORT: u16 = 5_301;
 /// Hosts that nothing else measures on, and a folder.
 struct Quiet {
     hosts: Hosts,
-    folder: PathBuf,
+    folder: Folder,
     _up: Up,
     _alone: File,
 }
@@ -31,8 +32,7 @@ impl Quiet {
         flock(&alone, FlockOperation::LockExclusive).unwrap();
         let options = lab_host::hosts::Options::new(NAME, None, None).unwrap();
         let (hosts, _) = Hosts::up(&options).unwrap();
-        let folder = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
+        let folder = Folder::new(test);
         Self { hosts, folder, _up: Up, _alone: alone }
     }
 
@@ -55,13 +55,6 @@ impl Quiet {
             cpus: self.hosts.options().cpus(Side::Client).unwrap().as_slice().to_vec(),
             ..load((SERVER, PORT).into())
         }
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        // The system cleans up a folder that cannot be removed.
-        let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
@@ -112,7 +105,7 @@ fn generator_sends_more_than_dnsperf() {
     let bench = Quiet::new("dnsperf");
     let names = bench.folder.join("names");
     let text: String = (0..1_000).map(|n| format!("svc-{n}.example A\n")).collect();
-    fs::write(&names, text).unwrap();
+    std::fs::write(&names, text).unwrap();
     // The fastest echo by the kernel's own packets, so that the generator is the limit.
     let echo = bench.echo(Model::Packet);
     let (load, stop) = (bench.load(100), AtomicBool::new(false));

@@ -7,31 +7,12 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 
 use lab::servers::{ALL, ServerSetup, Zone, ask};
+use test_support::folder::Folder;
 use test_support::skip::skip;
 
 const ZONE: &str = "$ORIGIN cluster.local.\n$TTL 30\n\
     @ SOA ns.dns hostmaster 1 7200 1800 86400 5\n@ NS ns.dns\nns.dns A 127.0.0.1\n\
     svc-1.ns-1.svc A 10.0.0.1\nsvc-2.ns-2.svc A 10.0.0.2\n";
-
-/// A folder that is removed in the end.
-#[derive(Debug)]
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    /// A fresh one for `test`.
-    pub fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("dunlin-lab-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // The system cleans up a folder that cannot be removed.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// BIND listens on addresses of interfaces alone.
 fn free_address() -> SocketAddr {
@@ -41,7 +22,7 @@ fn free_address() -> SocketAddr {
 #[test]
 fn each_server_starts_answers_for_the_zone_and_ends() {
     let folder = Folder::new("servers");
-    let file = folder.0.join("zone");
+    let file = folder.join("zone");
     std::fs::write(&file, ZONE).unwrap();
     let zone = Zone::open("cluster.local", &file).unwrap();
     // Dunlin has tests of its own, and its program is not built by these.
@@ -64,7 +45,7 @@ fn each_server_starts_answers_for_the_zone_and_ends() {
             cpus: "0".parse().unwrap(),
             threads: None,
             zone: zone.clone(),
-            folder: folder.0.join(kind.name),
+            folder: folder.join(kind.name),
             netns: None,
             interface: None,
         };
@@ -90,13 +71,13 @@ fn from_here(path: &Path) -> PathBuf {
 #[test]
 fn a_server_ends_with_its_parent() {
     let folder = Folder::new("servers-orphans");
-    let file = folder.0.join("zone");
+    let file = folder.join("zone");
     std::fs::write(&file, ZONE).unwrap();
     let zone = Zone::open("cluster.local", &file).unwrap();
     for kind in ALL.into_iter().filter(|kind| kind.name != "dunlin") {
         let Ok(binary) = kind.find() else { continue };
         let (address, cpus) = (free_address(), "0".parse().unwrap());
-        let (folder, zone) = (folder.0.join(kind.name), zone.clone());
+        let (folder, zone) = (folder.join(kind.name), zone.clone());
         let setup = ServerSetup {
             address,
             cpus,
@@ -120,7 +101,7 @@ fn a_failed_start_reports_the_log() {
     let knot = lab::servers::ServerKind::named("knot").unwrap();
     let Ok(binary) = knot.find() else { return skip("knotd is not here: apt install knot") };
     let folder = Folder::new("servers-bad");
-    let file = folder.0.join("zone");
+    let file = folder.join("zone");
     std::fs::write(&file, ZONE).unwrap();
     let zone = Zone::open("cluster.local", &file).unwrap();
     // An address of another machine.
@@ -131,7 +112,7 @@ fn a_failed_start_reports_the_log() {
         cpus,
         threads: None,
         zone,
-        folder: folder.0.clone(),
+        folder: folder.to_path_buf(),
         netns: Some("no-such".into()),
         interface: None,
     };

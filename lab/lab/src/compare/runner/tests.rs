@@ -4,12 +4,12 @@ use lab_load::names::QuestionSet;
 use lab_load::query::QueryFormat;
 use std::net::UdpSocket;
 use std::time::Duration;
+use test_support::folder::Folder;
 
 /// What a load comes to that is as in a comparison, but of this host, where an answer is the
 /// question with what `change` makes of it.
 fn asked(test: &str, change: fn(&mut Vec<u8>)) -> (Result<()>, QueryCounts) {
-    let folder = std::env::temp_dir().join(format!("dunlin-field-{test}-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Folder::new(test);
     let zone = folder.join("zone");
     std::fs::write(&zone, "@ 30 SOA ns hostmaster 1 1 1 1 1\nns 30 A 192.0.2.1\n").unwrap();
     let form = QueryFormat { edns: true, ..QueryFormat::default() };
@@ -26,7 +26,7 @@ fn asked(test: &str, change: fn(&mut Vec<u8>)) -> (Result<()>, QueryCounts) {
         rounds: 1,
         length_ns: 100_000_000,
         highest: 4_000.0,
-        folder: folder.clone(),
+        folder: folder.to_path_buf(),
     };
     let cpus = || cpu::allowed().unwrap().as_slice()[0].to_string();
     let hosts = hosts::Options {
@@ -38,7 +38,6 @@ fn asked(test: &str, change: fn(&mut Vec<u8>)) -> (Result<()>, QueryCounts) {
         mtu: 1_500,
     };
     let load = load(&options, &hosts).unwrap();
-    std::fs::remove_dir_all(&folder).unwrap();
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
     let load = Options { server: socket.local_addr().unwrap(), netns: None, ..load };

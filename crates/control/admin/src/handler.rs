@@ -1,5 +1,5 @@
 //! What a server does for its clients.
-use crate::{Connection, NewProcess, SharedSocket};
+use crate::{Connection, NewProcess, SharedKeeper, SharedSocket};
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,6 +26,14 @@ pub trait Handler: Send + Sync + 'static {
     /// # Errors
     /// No descriptor is left.
     fn lock(&self) -> io::Result<Option<OwnedFd>> {
+        Ok(None)
+    }
+
+    /// A second descriptor of the socket to the keeper of announced routes, if there is one.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    fn keeper(&self) -> io::Result<Option<SharedKeeper>> {
         Ok(None)
     }
 

@@ -66,6 +66,19 @@ pub struct Connection {
     pub inbox: Vec<u8>,
 }
 
+/// The socket to the keeper of announced routes, passed to the new process.
+#[derive(Debug)]
+pub struct SharedKeeper {
+    /// What the keeper was started for. A process that wants anything else starts its own.
+    pub terms: Vec<String>,
+    /// Whether the addresses are announced.
+    pub is_announced: bool,
+    /// The server's end of the socket.
+    pub socket: OwnedFd,
+    /// A pidfd of the process that starts the keeper.
+    pub starter: OwnedFd,
+}
+
 /// The new process of a hot restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewProcess {

@@ -27,6 +27,9 @@ pub enum Request {
         /// Also send the lock of `[server] data_dir`. Older versions omit this.
         #[serde(default)]
         lock: bool,
+        /// Also send the socket to the keeper of announced routes. Older versions omit this.
+        #[serde(default)]
+        keeper: bool,
     },
     /// The new process serves: send the connections, and end.
     Serving,
@@ -45,6 +48,9 @@ pub enum Reply {
         /// The lock of `[server] data_dir` comes as a descriptor.
         #[serde(default)]
         lock: bool,
+        /// Its socket and the pidfd of its starter come as descriptors, after the lock.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        keeper: Option<KeeperEntry>,
     },
     /// Each has a descriptor, in this order.
     Sockets(Vec<SocketEntry>),
@@ -67,6 +73,13 @@ pub enum SocketKind {
     Ops,
     /// The REST API, over TCP.
     Api,
+}
+
+/// What the keeper of announced routes was started for, and what it does.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeeperEntry {
+    pub terms: Vec<String>,
+    pub announced: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -125,11 +138,12 @@ mod tests {
 
     #[test]
     fn messages_have_their_wire_format() {
-        let line = encode(&Request::TakeOver { version: "0.2.0".into(), lock: true });
+        let line = encode(&Request::TakeOver { version: "0.2.0".into(), lock: true, keeper: true });
         let text = std::str::from_utf8(&line).expect("UTF-8");
         assert_eq!(
             text,
-            "{\"protocol\":1,\"says\":{\"take-over\":{\"version\":\"0.2.0\",\"lock\":true}}}\n"
+            "{\"protocol\":1,\"says\":{\"take-over\":{\"version\":\"0.2.0\",\"lock\":true,\
+             \"keeper\":true}}}\n"
         );
         let request: Request = decode(br#"{"protocol":1,"says":"serving"}"#).expect("a request");
         assert_eq!(request, Request::Serving);
@@ -140,10 +154,13 @@ mod tests {
     fn messages_without_a_lock_are_decoded() {
         let request: Result<Request, _> =
             decode(br#"{"protocol":1,"says":{"take-over":{"version":"0.1.0"}}}"#);
-        let expected = Request::TakeOver { version: "0.1.0".into(), lock: false };
+        let expected = Request::TakeOver { version: "0.1.0".into(), lock: false, keeper: false };
         assert_eq!(request.expect("a request"), expected);
         let reply = decode(br#"{"protocol":1,"says":{"offer":{"version":"0.1.0","pid":41}}}"#);
-        assert!(matches!(reply, Ok(Reply::Offer { pid: 41, lock: false, .. })), "{reply:?}");
+        assert!(
+            matches!(reply, Ok(Reply::Offer { pid: 41, lock: false, keeper: None, .. })),
+            "{reply:?}"
+        );
     }
 
     #[test]

@@ -1,8 +1,8 @@
 //! The new process of a hot restart: receives the sockets, then the connections.
 use crate::client::{AdminConnection, AdminError};
 use crate::limits::{CLIENT_TIME_MAX, END_TIME_MAX, HAND_OFF_TIME_MAX};
-use crate::message::{ConnectionEntry, Reply, Request, SocketEntry};
-use crate::{Connection, SharedSocket};
+use crate::message::{ConnectionEntry, KeeperEntry, Reply, Request, SocketEntry};
+use crate::{Connection, SharedKeeper, SharedSocket};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::os::fd::OwnedFd;
@@ -22,6 +22,9 @@ pub struct RestartOffer {
     /// The shared lock of its `[server] data_dir`; `None`: it has none, or its version does not
     /// know it.
     pub lock: Option<OwnedFd>,
+    /// The socket to its keeper of announced routes; `None`: it has none, or its version does not
+    /// pass it on.
+    pub keeper: Option<SharedKeeper>,
     connection: AdminConnection,
     /// Becomes readable when its process has ended.
     process: Option<OwnedFd>,
@@ -42,14 +45,21 @@ pub struct ReceivedConnections {
 /// No server listens, access is denied, or it refuses.
 pub fn request_restart(path: &Path, version: &str) -> Result<RestartOffer, AdminError> {
     let mut connection = AdminConnection::connect(path)?;
-    let request = Request::TakeOver { version: version.to_owned(), lock: true };
-    let (version, pid, has_lock) = match connection.ask(&request, CLIENT_TIME_MAX)? {
-        Reply::Offer { version, pid, lock } => (version, pid, lock),
+    let request = Request::TakeOver { version: version.to_owned(), lock: true, keeper: true };
+    let (version, pid, has_lock, keeper) = match connection.ask(&request, CLIENT_TIME_MAX)? {
+        Reply::Offer { version, pid, lock, keeper } => (version, pid, lock, keeper),
         other => return Err(connection.unexpected(&other)),
     };
     let lock = match has_lock {
         true => Some(connection.inbox.fd().ok_or_else(|| connection.fds_lost())?),
         false => None,
+    };
+    let keeper = match keeper {
+        Some(KeeperEntry { terms, announced: is_announced }) => {
+            let mut fd = || connection.inbox.fd().ok_or_else(|| connection.fds_lost());
+            Some(SharedKeeper { terms, is_announced, socket: fd()?, starter: fd()? })
+        }
+        None => None,
     };
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
     let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -66,7 +76,7 @@ pub fn request_restart(path: &Path, version: &str) -> Result<RestartOffer, Admin
             other => return Err(connection.unexpected(&other)),
         }
     }
-    Ok(RestartOffer { version, pid, sockets, lock, connection, process })
+    Ok(RestartOffer { version, pid, sockets, lock, keeper, connection, process })
 }
 
 impl RestartOffer {

@@ -2,9 +2,9 @@
 use crate::client_connection::{ClientConnection, RequestError};
 use crate::handler::{AdminState, Handler};
 use crate::limits::{CHUNK_FDS_MAX, CHUNK_INBOX_MAX, END_TIME_MAX, RESTART_TIME_MAX};
-use crate::message::{ConnectionEntry, Reply, Request, SocketEntry};
+use crate::message::{ConnectionEntry, KeeperEntry, Reply, Request, SocketEntry};
 
-use crate::{Connection, NewProcess, SharedSocket};
+use crate::{Connection, NewProcess, SharedKeeper, SharedSocket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -19,12 +19,19 @@ pub struct CompletedRestart {
     pub problem: Option<io::Error>,
 }
 
+/// What the new process understands beside the sockets.
+#[derive(Clone, Copy)]
+pub struct Wanted {
+    pub lock: bool,
+    pub keeper: bool,
+}
+
 /// Performs a hot restart with a new process. `None`: it failed, and nothing has changed.
 pub async fn hand_off<H: Handler>(
     mut client: ClientConnection,
     state: &AdminState<H>,
     version: String,
-    takes_lock: bool,
+    wanted: Wanted,
 ) -> Option<CompletedRestart> {
     let new_process = NewProcess { pid: client.pid(), version };
     let (pid, version) = (new_process.pid, &new_process.version);
@@ -35,7 +42,7 @@ pub async fn hand_off<H: Handler>(
         return None;
     };
     tracing::info!(pid, version, "a new process asks for the sockets");
-    if let Err(why) = offer(&mut client, state, takes_lock).await {
+    if let Err(why) = offer(&mut client, state, wanted).await {
         tracing::warn!(pid, version, why, "the new process did not come to serve; going on alone");
         state.handler.resume();
         return None;
@@ -57,11 +64,12 @@ pub async fn hand_off<H: Handler>(
 async fn offer<H: Handler>(
     client: &mut ClientConnection,
     state: &AdminState<H>,
-    takes_lock: bool,
+    wanted: Wanted,
 ) -> Result<(), String> {
-    let lock = || if takes_lock { state.handler.lock() } else { Ok(None) };
-    let shared = state.handler.sockets().and_then(|sockets| Ok((sockets, lock()?)));
-    let (sockets, lock) = match shared {
+    let lock = || if wanted.lock { state.handler.lock() } else { Ok(None) };
+    let keeper = || if wanted.keeper { state.handler.keeper() } else { Ok(None) };
+    let shared = state.handler.sockets().and_then(|sockets| Ok((sockets, lock()?, keeper()?)));
+    let (sockets, lock, keeper) = match shared {
         Ok(shared) => shared,
         Err(error) => {
             let why = format!("the sockets cannot be shared: {error}");
@@ -71,10 +79,15 @@ async fn offer<H: Handler>(
         }
     };
     let (version, pid) = (state.version.clone(), std::process::id());
-    let offer = Reply::Offer { version, pid, lock: lock.is_some() };
-    let fds: Vec<_> = lock.iter().map(AsFd::as_fd).collect();
+    let entry = keeper.as_ref().map(|SharedKeeper { terms, is_announced, .. }| KeeperEntry {
+        terms: terms.clone(),
+        announced: *is_announced,
+    });
+    let offer = Reply::Offer { version, pid, lock: lock.is_some(), keeper: entry };
+    let of_keeper = keeper.iter().flat_map(|keeper| [&keeper.socket, &keeper.starter]);
+    let fds: Vec<_> = lock.iter().chain(of_keeper).map(AsFd::as_fd).collect();
     client.send(&offer, &fds).await.map_err(|error| error.to_string())?;
-    drop(lock);
+    drop((lock, keeper));
     for chunk in sockets.chunks(CHUNK_FDS_MAX) {
         let entry =
             |&SharedSocket { kind, address, given, .. }: &_| SocketEntry { kind, address, given };

@@ -4,7 +4,7 @@ use crate::endpoint::Endpoint;
 use crate::handler::{AdminState, Handler};
 use crate::limits::{ACCEPT_PAUSE, CLIENT_TIME_MAX, CLIENTS_MAX, DENIED_MAX};
 use crate::message::{self, Reply, Request};
-use crate::old_process::{self, CompletedRestart};
+use crate::old_process::{self, CompletedRestart, Wanted};
 use crate::wire;
 use rustix::net::RecvFlags;
 use std::io;
@@ -135,8 +135,8 @@ async fn serve<H: Handler>(
     }
     let mut client = ClientConnection::new(stream);
     let reply = match client.request(CLIENT_TIME_MAX).await {
-        Ok(Request::TakeOver { version, lock }) => {
-            return old_process::hand_off(client, &state, version, lock).await;
+        Ok(Request::TakeOver { version, lock, keeper }) => {
+            return old_process::hand_off(client, &state, version, Wanted { lock, keeper }).await;
         }
         Ok(Request::Serving) => Reply::Refused("there was no hot restart request before".into()),
         Err(RequestError::Gone) => return None,

@@ -19,8 +19,8 @@ mod tun;
 mod verdict;
 
 pub use keeper::Keeper;
-pub use link::Link;
-pub use message::{KeeperState, Report, now};
+pub use link::{Link, PassedLink};
+pub use message::{KeeperState, Report, VERSION, now};
 pub use preconditions::{Finding, add_addresses, find_problems};
 pub use probe::{ProbeTarget, Prober};
 pub use starter::Starter;

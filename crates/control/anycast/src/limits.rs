@@ -11,6 +11,9 @@ pub const RESTART_PAUSE: Duration = Duration::from_secs(1);
 pub const REPAIR_INTERVAL: Duration = Duration::from_secs(1);
 /// A keeper that has reported nothing for so long does not run.
 pub const REPORT_AGE_MAX: Duration = Duration::from_secs(1);
+/// How long the new process of a hot restart may take to be ready before it withdraws addresses that
+/// the old one announced.
+pub const TAKEN_OVER_MAX: Duration = Duration::from_secs(30);
 /// Bytes of a message between server and keeper.
 pub const MESSAGE_LEN_MAX: usize = 512;
 /// Between two probes of an address.

@@ -3,8 +3,9 @@ use crate::limits::MESSAGE_LEN_MAX;
 use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
 
-/// The first byte of each message: the version of their form.
-const VERSION: u8 = 1;
+/// The first byte of each message: the version of their form. A keeper is passed on only to a
+/// process with the same one.
+pub const VERSION: u8 = 1;
 /// Bytes of a heartbeat, and of a report before its text.
 const HEARTBEAT_LEN: usize = 12;
 const REPORT_LEN: usize = 2;

@@ -41,6 +41,11 @@ impl Verdict {
         }
     }
 
+    /// Announced: by the old process of a hot restart.
+    pub fn announced(hold_down: Duration, now: Duration) -> Self {
+        Self { announced: Some(now), since: now, ..Self::new(hold_down) }
+    }
+
     /// Decides; returns whether the addresses are to be announced.
     pub fn decide(&mut self, observed: &Observed, now: Duration) -> bool {
         match (self.announced, &observed.hindrance) {

@@ -1,8 +1,9 @@
 //! The announced addresses: from the config to the keeper of their routes, and the thread that
 //! decides and sends heartbeats.
 use crate::limits::WITHDRAWAL_LEN_MAX as FILE_LEN_MAX;
-use anycast::limits::HEARTBEAT_INTERVAL;
-use anycast::{Announcement, Link, Observed, ProbeTarget, Prober, Verdict, now};
+use admin::SharedKeeper;
+use anycast::limits::{HEARTBEAT_INTERVAL, TAKEN_OVER_MAX};
+use anycast::{Announcement, Link, Observed, PassedLink, ProbeTarget, Prober, Verdict, now};
 use config::{Anycast, Config, Diagnostic, holds};
 use data_plane::seconds;
 use durable::FileForm;
@@ -64,12 +65,16 @@ pub fn add_addresses(config: &Config) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Starts the starter of the keeper: before privileges are dropped and before any thread starts.
-/// Says what will keep the addresses from being announced; the server starts all the same.
+/// The keeper of the old process of a hot restart, if it was started for the same; else starts the
+/// starter of a keeper: before privileges are dropped and before any thread starts. Says what will
+/// keep the addresses from being announced; the server starts all the same.
 ///
 /// # Errors
 /// No process can be started.
-pub fn start_keeper(config: &Config) -> Result<Option<Link>, Box<dyn Error>> {
+pub fn start_keeper(
+    config: &Config,
+    passed: Option<SharedKeeper>,
+) -> Result<Option<Link>, Box<dyn Error>> {
     let Some(announcement) = announcement(config) else { return Ok(None) };
     let Anycast { interface, add_addresses, .. } = &config.anycast;
     for finding in anycast::find_problems(&announcement, interface, *add_addresses) {
@@ -78,11 +83,24 @@ pub fn start_keeper(config: &Config) -> Result<Option<Link>, Box<dyn Error>> {
             false => tracing::warn!("[anycast] {}", finding.text),
         }
     }
+    let own_terms = terms(&announcement, config);
+    if let Some(passed) = passed.filter(|passed| passed.terms == own_terms) {
+        let SharedKeeper { socket, starter, is_announced, .. } = passed;
+        return Ok(Some(Link::receive(PassedLink { socket, starter }, is_announced)));
+    }
     let mut command = own_command("anycast-starter", &announcement);
     let (user, group) = (&config.server.user, &config.server.group);
     command.args(["--user", user, "--group", group]).process_group(0);
     let link = Link::start(command);
     Ok(Some(link.map_err(|why| format!("[anycast] the keeper cannot be started: {why}"))?))
+}
+
+/// What a keeper is started for. One that was started for anything else is not passed on: its
+/// messages, its routes or its rights are not those of this process.
+fn terms(announcement: &Announcement, config: &Config) -> Vec<String> {
+    let (user, group) = (config.server.user.clone(), config.server.group.clone());
+    let own = [anycast::VERSION.to_string(), user, group];
+    own.into_iter().chain(Link::arguments(announcement)).collect()
 }
 
 /// A command of this program for one of the processes beside the server.
@@ -131,6 +149,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The announcement of a running server.
 pub struct Announcer {
     announcement: Announcement,
+    /// What its keeper was started for.
+    terms: Vec<String>,
     settle: Duration,
     state: Mutex<State>,
     /// What an operator has said; `None`: there is no `data_dir`.
@@ -146,33 +166,65 @@ struct State {
     since: SystemTime,
     /// Why an operator has withdrawn the addresses.
     withdrawn: Option<String>,
+    /// Until when being not ready yet does not withdraw: the old process of a hot restart announced
+    /// the addresses.
+    taken_over_until: Option<Duration>,
 }
 
 impl Announcer {
     /// An announcer without its thread. `None`: nothing is announced.
     pub fn new(config: &Config, link: Option<Link>) -> Option<Self> {
         let (announcement, link) = (announcement(config)?, Some(link?));
-        let verdict = Verdict::new(config.anycast.hold_down);
+        let hold_down = config.anycast.hold_down;
+        let verdict = match link.as_ref().is_some_and(Link::was_announced) {
+            true => Verdict::announced(hold_down, now()),
+            false => Verdict::new(hold_down),
+        };
+        let terms = terms(&announcement, config);
         let file = config.server.folder().map(|folder| folder.join(FILE));
         let withdrawn = file.as_deref().and_then(read_reason);
         let since = SystemTime::now();
         Some(Self {
             announcement,
+            terms,
             settle: config.anycast.settle,
-            state: Mutex::new(State { link, verdict, since, withdrawn }),
+            state: Mutex::new(State { link, verdict, since, withdrawn, taken_over_until: None }),
             file,
             is_ended: AtomicBool::new(false),
             thread: Mutex::default(),
         })
     }
 
-    /// How long the server answers after a withdrawal until it drains.
-    pub const fn settle(&self) -> Duration {
+    /// The server is about to drain: returns for how long it answers after the withdrawal.
+    pub fn start_drain(&self) -> Duration {
+        lock(&self.state).taken_over_until = None;
         self.settle
     }
 
+    /// The socket to the keeper, for the new process of a hot restart.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn share(&self) -> io::Result<Option<SharedKeeper>> {
+        let state = lock(&self.state);
+        let Some(PassedLink { socket, starter }) =
+            state.link.as_ref().map_or(Ok(None), Link::pass)?
+        else {
+            return Ok(None);
+        };
+        let is_announced = state.verdict.reason().is_none();
+        Ok(Some(SharedKeeper { terms: self.terms.clone(), is_announced, socket, starter }))
+    }
+
+    /// The new process of a hot restart decides from now on: sends no heartbeats any more. A keeper
+    /// that the new process has not taken sees its server end.
+    pub fn pass_on(&self) {
+        self.is_ended.store(true, Ordering::Relaxed);
+        lock(&self.state).link = None;
+    }
+
     /// Starts the thread that decides, ten times a second: from what `hindrance` says of the
-    /// server, and from queries through the addresses.
+    /// server, and from queries through the addresses. It is started once.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -181,9 +233,18 @@ impl Announcer {
         targets: Vec<ProbeTarget>,
         mut hindrance: impl FnMut() -> Option<String> + Send + 'static,
     ) -> io::Result<()> {
+        let mut thread = lock(&self.thread);
+        if thread.is_some() {
+            return Ok(());
+        }
+        {
+            let mut state = lock(&self.state);
+            let is_announced = state.verdict.reason().is_none();
+            state.taken_over_until = is_announced.then(|| now() + TAKEN_OVER_MAX);
+        }
         let own = Arc::clone(self);
         let run = move || own.run(targets, &mut hindrance);
-        *lock(&self.thread) = Some(thread::Builder::new().name("anycast".into()).spawn(run)?);
+        *thread = Some(thread::Builder::new().name("anycast".into()).spawn(run)?);
         Ok(())
     }
 
@@ -219,9 +280,16 @@ impl Announcer {
     }
 
     /// Decides, tells the keeper, and logs what has changed.
-    fn beat(&self, hindrance: Option<String>) {
+    fn beat(&self, mut hindrance: Option<String>) {
         let mut state = lock(&self.state);
-        let State { link: Some(link), verdict, since, withdrawn } = &mut *state else { return };
+        let State { link: Some(link), verdict, since, withdrawn, taken_over_until } = &mut *state
+        else {
+            return;
+        };
+        match *taken_over_until {
+            Some(until) if hindrance.is_some() && now() < until => hindrance = None,
+            _ => *taken_over_until = None,
+        }
         let was = verdict.reason().is_none();
         let by_operator = || withdrawn.as_ref().map(|why| format!("by an operator: {why}"));
         // Before the server is ready, its own reason says more.

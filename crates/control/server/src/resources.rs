@@ -100,6 +100,7 @@ impl Resources {
         // Each socket has two descriptors.
         let files = 2 * shared.len() + bypass.files();
         let connections = reserve_files(files, config.streams.connections)?;
+        let passed = offer.as_mut().and_then(|offer| offer.keeper.take());
         Ok(Self {
             placement: Placement::new(worker_cpus, plan_cores),
             listening,
@@ -112,7 +113,7 @@ impl Resources {
             trust,
             bypass,
             queues,
-            keeper: announce::start_keeper(config)?,
+            keeper: announce::start_keeper(config, passed)?,
             offer,
         })
     }

@@ -192,8 +192,13 @@ impl RunningServer {
         let Some(offer) = offer else { return Ok(()) };
         let old_pid = offer.pid;
         let mut admin = self.admin.take();
+        let server = Arc::clone(&self.server);
         let serving = move || {
             let taken = offer.serving(|| {
+                // The old process sends the keeper no heartbeats any more.
+                if let Err(error) = server.start_announcing() {
+                    tracing::error!("the addresses are not announced: {error}");
+                }
                 // The old process no longer serves, so an error here must not end this one.
                 if let Some(Err(error)) = admin.as_mut().map(Endpoint::reveal) {
                     tracing::error!(

@@ -252,7 +252,7 @@ impl Server {
         self.stage.set(ServerState::Draining);
         let mut live = lock(&self.live);
         live.close_streams();
-        let settle = self.announcer.as_ref().map(|one| one.settle()).unwrap_or_default();
+        let settle = self.announcer.as_ref().map(|one| one.start_drain()).unwrap_or_default();
         settle + live.config().server.drain
     }
 

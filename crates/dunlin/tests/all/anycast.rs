@@ -22,6 +22,8 @@ const NET_ADMIN: &str = "0000000000001000";
 const GONE_MAX: Duration = Duration::from_secs(1);
 const SILENT_MAX: Duration = Duration::from_secs(2);
 
+const HOT_RESTARTS: usize = 3;
+
 /// What the server's BIRD announces: the routes of the table.
 const OF_SERVER: &str = include_str!("../../../../examples/anycast/bird.conf");
 
@@ -75,8 +77,14 @@ const WITH_DEVICE: &str = "mount -t tmpfs tmpfs /dev/net && \
     mknod -m 666 /dev/net/tun c 10 200 && exec \"$0\" \"$@\"";
 
 fn server(space: &str) -> Command {
+    server_with(space, "")
+}
+
+/// The same with a last argument.
+fn server_with(space: &str, argument: &str) -> Command {
     let mut command = inside(space);
-    command.args(["sh", "-c", WITH_DEVICE, env!("CARGO_BIN_EXE_dunlin")]);
+    let script = format!("{WITH_DEVICE} {argument}");
+    command.args(["sh", "-c", &script, env!("CARGO_BIN_EXE_dunlin")]);
     command
 }
 
@@ -167,6 +175,25 @@ impl Bed {
     fn processes(&self) -> Option<(u32, u32)> {
         let starter = child_of(self.served.child.id(), "anycast-starter")?;
         Some((starter, child_of(starter, "anycast-keeper")?))
+    }
+
+    /// Replaces the server by a new process with its sockets and its keeper.
+    fn hot_restart(&mut self) {
+        let mut command = server_with(&self.spaces.server, "--hot-restart");
+        let new = Served::spawn(&mut command, &self.folder);
+        let mut old = std::mem::replace(&mut self.served, new);
+        assert_eq!(old.status(), Some(0));
+    }
+
+    /// The updates and withdrawals that the neighbor has received by BGP, with all others.
+    fn updates(&self) -> Vec<String> {
+        let mut command = Command::new("birdc");
+        command.arg("-s").arg(self.folder.join("neighbor")).args(["show", "protocols", "all"]);
+        let output = text(&command.output().expect("birdc runs").stdout);
+        let is_count = |line: &&str| line.trim_start().starts_with("Import ");
+        let counts: Vec<String> = output.lines().filter(is_count).map(str::to_owned).collect();
+        assert!(counts.len() >= 4, "{output}");
+        counts
     }
 
     /// Nothing is left of a server that has ended.
@@ -304,6 +331,37 @@ fn server_that_ends_withdraws_before_it_stops_to_answer() {
     assert_eq!(rcode(&reply), NOERROR, "it answers until `settle` is over");
     bed.served.end();
     bed.expect_nothing_left(processes);
+}
+
+#[test]
+fn hot_restarts_pass_the_keeper_on_and_the_neighbor_sees_no_update() {
+    if let Some(missing) = missing() {
+        return skip(missing);
+    }
+    let mut bed = Bed::start("anycast-hot", "hold_down = \"1s\"");
+    let processes = wait::until("starter and keeper", || bed.processes());
+    let before = bed.updates();
+    for _ in 0..HOT_RESTARTS {
+        bed.hot_restart();
+        // Its own verdict is ready when it has probed.
+        bed.expect_status(0, "\"is_announced\":true");
+        bed.expect_answers();
+    }
+    assert_eq!(bed.updates(), before);
+    assert!(is_alive(processes.0) && is_alive(processes.1), "the same keeper");
+    bed.served.child.kill().expect("it runs");
+    expect_within("kill -9 of the new one", bed.wait_for_routes(0, "withdrawn"), GONE_MAX);
+    bed.expect_nothing_left(processes);
+    // One that is to announce something else starts a keeper of its own.
+    let (folder, space) = (bed.folder.clone(), bed.spaces.server.clone());
+    bed.served = Served::spawn(&mut server(&space), &folder);
+    bed.wait_for_routes(2, "announced");
+    let file = folder.join("dunlin.toml");
+    let config = fs::read_to_string(&file).expect("a config");
+    fs::write(&file, config.replace("[anycast]", "[anycast]\ntable = 154")).expect("a config");
+    bed.hot_restart();
+    bed.wait_for_routes(0, "the daemon does not learn this table");
+    bed.expect_status(0, "\"table\":154");
 }
 
 #[test]

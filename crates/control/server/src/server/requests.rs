@@ -1,6 +1,6 @@
 //! The server as the management API and a hot restart see it.
 use super::Server;
-use admin::{Connection, NewProcess, SharedSocket};
+use admin::{Connection, NewProcess, SharedKeeper, SharedSocket};
 use api::{ControlFuture, LocalApi, TokenRefused};
 use compile::Zone;
 use data_plane::{ENDING, STARTING};
@@ -98,6 +98,10 @@ impl admin::Handler for Handler {
         self.server.supervision.lock.as_ref().map(DataLock::share).transpose()
     }
 
+    fn keeper(&self) -> io::Result<Option<SharedKeeper>> {
+        self.server.announcer.as_ref().map_or(Ok(None), |announcer| announcer.share())
+    }
+
     fn resume(&self) {
         if let Some(store) = self.server.sources.store.get() {
             drop(store.service.open());
@@ -108,6 +112,9 @@ impl admin::Handler for Handler {
     async fn hand_off(&self, _new_process: NewProcess) -> Vec<Connection> {
         // It stays ready, because the new process is: no probe may fail now.
         self.server.stage.hand_over();
+        if let Some(announcer) = &self.server.announcer {
+            announcer.pass_on();
+        }
         self.server.rest.start_stop();
         let end = self.server.plane.hand_over();
         let connections = tokio::task::spawn_blocking(end).await;

@@ -73,6 +73,8 @@ pub struct SharedKeeper {
     pub terms: Vec<String>,
     /// Whether the addresses are announced.
     pub is_announced: bool,
+    /// The token of the server's queries to itself.
+    pub token: Vec<u8>,
     /// The server's end of the socket.
     pub socket: OwnedFd,
     /// A pidfd of the process that starts the keeper.

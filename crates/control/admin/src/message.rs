@@ -80,6 +80,8 @@ pub enum SocketKind {
 pub struct KeeperEntry {
     pub terms: Vec<String>,
     pub announced: bool,
+    #[serde(with = "hex")]
+    pub token: Vec<u8>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

@@ -55,9 +55,9 @@ pub fn request_restart(path: &Path, version: &str) -> Result<RestartOffer, Admin
         false => None,
     };
     let keeper = match keeper {
-        Some(KeeperEntry { terms, announced: is_announced }) => {
+        Some(KeeperEntry { terms, announced: is_announced, token }) => {
             let mut fd = || connection.inbox.fd().ok_or_else(|| connection.fds_lost());
-            Some(SharedKeeper { terms, is_announced, socket: fd()?, starter: fd()? })
+            Some(SharedKeeper { terms, is_announced, token, socket: fd()?, starter: fd()? })
         }
         None => None,
     };

@@ -79,9 +79,9 @@ async fn offer<H: Handler>(
         }
     };
     let (version, pid) = (state.version.clone(), std::process::id());
-    let entry = keeper.as_ref().map(|SharedKeeper { terms, is_announced, .. }| KeeperEntry {
-        terms: terms.clone(),
-        announced: *is_announced,
+    let entry = keeper.as_ref().map(|SharedKeeper { terms, is_announced, token, .. }| {
+        let (terms, token) = (terms.clone(), token.clone());
+        KeeperEntry { terms, announced: *is_announced, token }
     });
     let offer = Reply::Offer { version, pid, lock: lock.is_some(), keeper: entry };
     let of_keeper = keeper.iter().flat_map(|keeper| [&keeper.socket, &keeper.starter]);

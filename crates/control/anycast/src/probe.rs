@@ -1,5 +1,5 @@
-//! Queries through each announced address, as clients send them: `id.server. CH TXT` (RFC 4892)
-//! over UDP and TCP.
+//! Queries of the server to itself through each announced address, as clients send them, over UDP
+//! and TCP. The server knows them by a token, and answers with it.
 use crate::limits::{MISSING_MAX, PROBE_INTERVAL, PROBE_TIME_MAX};
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,20 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
-/// The query without its header: `id.server. CH TXT`.
-const ID_SERVER: &[u8] = b"\x02id\x06server\x00\x00\x10\x00\x03";
 const HEADER_LEN: usize = 12;
-/// Response codes that a server gives to this query: an identity, or that it has none.
-const NOERROR: u8 = 0;
-const REFUSED: u8 = 5;
 
 /// What is probed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeTarget {
     /// An announced address, and the port of the server.
     pub at: SocketAddr,
-    /// The text of the answer; empty: the server answers REFUSED.
-    pub id: Vec<u8>,
+    /// The query after its number: `id.server. CH TXT` (RFC 4892) with a token.
+    pub query: Vec<u8>,
+    /// The text of the answer.
+    pub text: Vec<u8>,
 }
 
 /// A thread that probes. It counts a wrong answer at once; a missing one only after some in a row
@@ -141,28 +138,27 @@ impl MissingRow {
     }
 }
 
-/// A query with this number.
-fn query(number: u16) -> Vec<u8> {
-    let [high, low] = number.to_be_bytes();
-    [&[high, low, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0], ID_SERVER].concat()
+/// The query with this number.
+fn query(target: &ProbeTarget) -> Vec<u8> {
+    [&number(target.at).to_be_bytes()[..], &target.query].concat()
 }
 
 /// Judges a message; `None`: it is no response to this query.
-fn judge(response: &[u8], query: &[u8], id: &[u8]) -> Option<Probed> {
-    let is_response = response.get(2).is_some_and(|flags| flags & 0x80 != 0);
-    let is_own = response.get(..2) == query.get(..2);
-    if !is_response || !is_own || response.get(HEADER_LEN..query.len()) != Some(ID_SERVER) {
+fn judge(response: &[u8], query: &[u8], text: &[u8]) -> Option<Probed> {
+    let is_response = response.len() >= HEADER_LEN && response[2] & 0x80 != 0;
+    if !is_response || response[..2] != query[..2] {
         return None;
     }
-    let expected = if id.is_empty() { REFUSED } else { NOERROR };
     let rcode = response[3] & 0xf;
-    if rcode != expected {
-        return Some(Probed::Wrong(format!("response code {rcode}, expected {expected}")));
+    if rcode != 0 {
+        return Some(Probed::Wrong(format!("response code {rcode}")));
     }
-    let text: Vec<u8> = [&[id.len() as u8], id].concat();
-    match id.is_empty() || response.ends_with(&text) {
+    // The data of the record, with its length; OPT follows.
+    let len = text.len() as u8;
+    let data = [&[0, len + 1, len], text].concat();
+    match response[HEADER_LEN..].windows(data.len()).any(|part| part == data) {
         true => Some(Probed::Right),
-        false => Some(Probed::Wrong("the identity of another server".into())),
+        false => Some(Probed::Wrong("not what this server answers: another one has it".into())),
     }
 }
 
@@ -181,9 +177,9 @@ fn number(at: SocketAddr) -> u16 {
 }
 
 fn probe_udp(target: &ProbeTarget) -> Probed {
-    let query = query(number(target.at));
+    let query = query(target);
     let ask = || {
-        // From the address itself, so that access lists and limits know the server's own queries.
+        // From the address itself, which no other machine has.
         let socket = UdpSocket::bind((target.at.ip(), 0))?;
         socket.connect(target.at)?;
         socket.send(&query)?;
@@ -196,7 +192,7 @@ fn probe_udp(target: &ProbeTarget) -> Probed {
             }
             socket.set_read_timeout(Some(left))?;
             let len = socket.recv(&mut buffer)?;
-            if let Some(probed) = judge(&buffer[..len], &query, &target.id) {
+            if let Some(probed) = judge(&buffer[..len], &query, &target.text) {
                 return Ok(probed);
             }
         }
@@ -205,7 +201,7 @@ fn probe_udp(target: &ProbeTarget) -> Probed {
 }
 
 fn probe_tcp(target: &ProbeTarget) -> Probed {
-    let query = query(number(target.at));
+    let query = query(target);
     let ask = || {
         let mut stream = TcpStream::connect_timeout(&target.at, PROBE_TIME_MAX)?;
         stream.set_read_timeout(Some(PROBE_TIME_MAX))?;
@@ -216,7 +212,7 @@ fn probe_tcp(target: &ProbeTarget) -> Probed {
         let mut response = vec![0; usize::from(u16::from_be_bytes(len))];
         stream.read_exact(&mut response)?;
         let wrong = || Probed::Wrong("a message that is no response to it".into());
-        io::Result::Ok(judge(&response, &query, &target.id).unwrap_or_else(wrong))
+        io::Result::Ok(judge(&response, &query, &target.text).unwrap_or_else(wrong))
     };
     ask().unwrap_or_else(|why| missing(&why))
 }

@@ -1,7 +1,7 @@
 //! Builds the status on request. SIGUSR1 logs the counters.
 use crate::threads::ThreadCounters;
 use answer::{NOTIFY_NAMES, TYPE_NAMES};
-use handler::{FIRST_NOTIFY, FIRST_TYPE, PANICS, TRUNCATED};
+use handler::{FIRST_NOTIFY, FIRST_TYPE, PANICS, PROBE_ANSWERS, TRUNCATED};
 use packet::DropReason;
 use server_status::{PanicStatus, StatusHistogram, StreamStatus, ThreadStatus};
 use std::collections::BTreeMap;
@@ -37,6 +37,11 @@ pub fn thread(counted: &ThreadCounters) -> ThreadStatus {
         panics: answers[PANICS],
         latency: histogram(&totals.latency),
     }
+}
+
+/// The answers of all threads to queries of the server itself through its announced addresses.
+pub fn probe_answers(counters: &[ThreadCounters]) -> u64 {
+    counters.iter().map(|counted| counted.answers.read()[PROBE_ANSWERS]).sum()
 }
 
 /// The panics of all threads.

@@ -180,6 +180,11 @@ impl DataPlane {
         }
     }
 
+    /// The answers to queries of the server itself through its announced addresses.
+    pub fn probe_answers(&self) -> u64 {
+        gather::probe_answers(self.counters())
+    }
+
     /// The thread that hangs, so that the process should be restarted.
     pub fn hung_thread(&self) -> Option<String> {
         self.pulses.hung()

@@ -21,4 +21,6 @@ pub struct AnycastStatus {
     pub fault: Option<String>,
     /// How often the server has withdrawn them.
     pub withdrawals: u64,
+    /// Answers to the server's own queries through them.
+    pub probes: u64,
 }

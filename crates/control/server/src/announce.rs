@@ -7,6 +7,7 @@ use anycast::{Announcement, Link, Observed, PassedLink, ProbeTarget, Prober, Ver
 use config::{Anycast, Config, Diagnostic, holds};
 use data_plane::seconds;
 use durable::FileForm;
+use handler::{OwnQuery, TOKEN_LEN};
 use server_status::AnycastStatus;
 use std::error::Error;
 use std::io::{self, Read};
@@ -65,16 +66,22 @@ pub fn add_addresses(config: &Config) -> Result<(), Box<dyn Error>> {
     }
 }
 
+/// A keeper, and the token of the server's queries to itself.
+pub struct StartedKeeper {
+    link: Link,
+    token: [u8; TOKEN_LEN],
+}
+
 /// The keeper of the old process of a hot restart, if it was started for the same; else starts the
 /// starter of a keeper: before privileges are dropped and before any thread starts. Says what will
 /// keep the addresses from being announced; the server starts all the same.
 ///
 /// # Errors
-/// No process can be started.
+/// No process can be started, or the kernel returns no random bytes.
 pub fn start_keeper(
     config: &Config,
     passed: Option<SharedKeeper>,
-) -> Result<Option<Link>, Box<dyn Error>> {
+) -> Result<Option<StartedKeeper>, Box<dyn Error>> {
     let Some(announcement) = announcement(config) else { return Ok(None) };
     let Anycast { interface, add_addresses, .. } = &config.anycast;
     for finding in anycast::find_problems(&announcement, interface, *add_addresses) {
@@ -83,16 +90,29 @@ pub fn start_keeper(
             false => tracing::warn!("[anycast] {}", finding.text),
         }
     }
+    // While both processes serve the same sockets, each gets queries of the other.
+    let token = match passed.as_ref().and_then(|passed| passed.token[..].try_into().ok()) {
+        Some(token) => token,
+        None => random_token()?,
+    };
     let own_terms = terms(&announcement, config);
     if let Some(passed) = passed.filter(|passed| passed.terms == own_terms) {
         let SharedKeeper { socket, starter, is_announced, .. } = passed;
-        return Ok(Some(Link::receive(PassedLink { socket, starter }, is_announced)));
+        let link = Link::receive(PassedLink { socket, starter }, is_announced);
+        return Ok(Some(StartedKeeper { link, token }));
     }
     let mut command = own_command("anycast-starter", &announcement);
     let (user, group) = (&config.server.user, &config.server.group);
     command.args(["--user", user, "--group", group]).process_group(0);
     let link = Link::start(command);
-    Ok(Some(link.map_err(|why| format!("[anycast] the keeper cannot be started: {why}"))?))
+    let link = link.map_err(|why| format!("[anycast] the keeper cannot be started: {why}"))?;
+    Ok(Some(StartedKeeper { link, token }))
+}
+
+fn random_token() -> Result<[u8; TOKEN_LEN], getrandom::Error> {
+    let mut token = [0; TOKEN_LEN];
+    getrandom::fill(&mut token)?;
+    Ok(token)
 }
 
 /// What a keeper is started for. One that was started for anything else is not passed on: its
@@ -132,12 +152,12 @@ pub fn check(config: &Config, file: &Path) -> (Vec<Diagnostic>, Vec<Diagnostic>)
 }
 
 /// The queries through the announced addresses: each at the first port that receives them.
-pub fn probe_targets(config: &Config, listen: &[SocketAddr]) -> Vec<ProbeTarget> {
-    let id = config.server.id.as_bytes();
+pub fn probe_targets(config: &Config, listen: &[SocketAddr], query: &OwnQuery) -> Vec<ProbeTarget> {
     let of_address = |ip| {
         let at = |one: &SocketAddr| SocketAddr::new(ip, one.port());
         let at = listen.iter().find(|one| holds(one, &at(one))).map(at)?;
-        Some(ProbeTarget { at, id: id.to_vec() })
+        let (query, text) = (query.message().to_vec(), query.token().to_vec());
+        Some(ProbeTarget { at, query, text })
     };
     config.anycast.addresses.iter().copied().filter_map(of_address).collect()
 }
@@ -151,6 +171,7 @@ pub struct Announcer {
     announcement: Announcement,
     /// What its keeper was started for.
     terms: Vec<String>,
+    own_query: OwnQuery,
     settle: Duration,
     state: Mutex<State>,
     /// What an operator has said; `None`: there is no `data_dir`.
@@ -173,10 +194,11 @@ struct State {
 
 impl Announcer {
     /// An announcer without its thread. `None`: nothing is announced.
-    pub fn new(config: &Config, link: Option<Link>) -> Option<Self> {
-        let (announcement, link) = (announcement(config)?, Some(link?));
+    pub fn new(config: &Config, keeper: Option<StartedKeeper>) -> Option<Self> {
+        let StartedKeeper { link, token } = keeper?;
+        let announcement = announcement(config)?;
         let hold_down = config.anycast.hold_down;
-        let verdict = match link.as_ref().is_some_and(Link::was_announced) {
+        let verdict = match link.was_announced() {
             true => Verdict::announced(hold_down, now()),
             false => Verdict::new(hold_down),
         };
@@ -187,12 +209,24 @@ impl Announcer {
         Some(Self {
             announcement,
             terms,
+            own_query: OwnQuery::new(token),
             settle: config.anycast.settle,
-            state: Mutex::new(State { link, verdict, since, withdrawn, taken_over_until: None }),
+            state: Mutex::new(State {
+                link: Some(link),
+                verdict,
+                since,
+                withdrawn,
+                taken_over_until: None,
+            }),
             file,
             is_ended: AtomicBool::new(false),
             thread: Mutex::default(),
         })
+    }
+
+    /// The query of the server to itself through the addresses.
+    pub const fn own_query(&self) -> &OwnQuery {
+        &self.own_query
     }
 
     /// The server is about to drain: returns for how long it answers after the withdrawal.
@@ -213,7 +247,8 @@ impl Announcer {
             return Ok(None);
         };
         let is_announced = state.verdict.reason().is_none();
-        Ok(Some(SharedKeeper { terms: self.terms.clone(), is_announced, socket, starter }))
+        let (terms, token) = (self.terms.clone(), self.own_query.token().to_vec());
+        Ok(Some(SharedKeeper { terms, is_announced, token, socket, starter }))
     }
 
     /// The new process of a hot restart decides from now on: sends no heartbeats any more. A keeper
@@ -341,6 +376,7 @@ impl Announcer {
             reason: state.verdict.reason().map(str::to_owned),
             fault: link.and_then(Link::fault),
             withdrawals: state.verdict.withdrawals(),
+            ..AnycastStatus::default()
         }
     }
 }
@@ -359,7 +395,8 @@ mod tests {
         let listen = |all: &[&str]| all.iter().map(|one| one.parse().expect("one")).collect();
         let targets = |all: &[&str]| {
             let listen: Vec<SocketAddr> = listen(all);
-            let targets = probe_targets(&config, &listen).into_iter();
+            let query = OwnQuery::new([7; TOKEN_LEN]);
+            let targets = probe_targets(&config, &listen, &query).into_iter();
             targets.map(|target| target.at.to_string()).collect::<Vec<_>>()
         };
         let both = ["192.0.2.53:53", "[2001:db8::53]:5353"];

@@ -6,8 +6,7 @@ use crate::server_files::ServerFiles;
 use crate::settings::{self, LastingState};
 use config::{Config, Dnstap, Format, Forward, Log, trust};
 use data_plane::{ForwardChange, ForwardTable, Listening, seconds};
-use handler::AccessList;
-use handler::Settings;
+use handler::{AccessList, OwnQuery, Settings};
 use health::HealthService;
 use process::log::Levels;
 use query_samples::TapThread;
@@ -110,8 +109,9 @@ impl Live {
         levels: Levels,
         lists: AccessLists,
         setup: ForwardSetup,
+        own_query: Option<OwnQuery>,
     ) -> Result<Self, getrandom::Error> {
-        let lasting = LastingState::new(&config)?;
+        let lasting = LastingState::new(&config, own_query)?;
         let mut server_files = ServerFiles::new(setup.listen);
         let rules = server_files.resolve(&config.forwards);
         let forwards = ForwardTable::new(&config, &rules, setup.threads, setup.trust);

@@ -1,8 +1,7 @@
 //! The resources that a server opens before it drops privileges: sockets, certificates, AF_XDP.
 //! Sockets are new, from the service manager, or from the old process of a hot restart.
-use crate::announce;
+use crate::announce::{self, StartedKeeper};
 use admin::{Endpoint, RestartOffer, SharedSocket, SocketOwner};
-use anycast::Link;
 use config::trust;
 use config::{Admin, Config};
 use data_plane::{
@@ -41,7 +40,7 @@ pub struct Resources {
     pub bypass: Bypass,
     pub queues: Vec<QueuePort>,
     /// The keeper of the routes to announced addresses.
-    pub keeper: Option<Link>,
+    pub keeper: Option<StartedKeeper>,
     /// The offer of the old process in a hot restart.
     pub offer: Option<RestartOffer>,
 }

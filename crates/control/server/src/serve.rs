@@ -116,12 +116,13 @@ impl RunningServer {
         let (sockets, on_queues) = ((&listening[..], shared), (placement, bypass));
         let plane = DataPlane::new(&config, sockets, on_queues, connections, tap);
         let announcer = Announcer::new(&config, keeper).map(Arc::new);
+        let own_query = announcer.as_ref().map(|one| one.own_query().clone());
         let server = Arc::new(Server {
             started: SystemTime::now(),
             plane,
             sources,
             stage: Stage::new(),
-            live: Mutex::new(Live::new(config, levels, lists.clone(), setup)?),
+            live: Mutex::new(Live::new(config, levels, lists.clone(), setup, own_query)?),
             documents,
             announcer,
             rest: Rest::default(),

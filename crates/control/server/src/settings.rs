@@ -3,10 +3,8 @@ use crate::control_messages::handled_opcodes;
 use answer::CookieSecret;
 use config::{Config, Denied, Diagnostic, Rate};
 use data_plane::ForwardTable;
-use handler::{AccessList, DebtTable, RateLimit, Settings};
-use limit::{AclRule, Prefix};
+use handler::{AccessList, DebtTable, OwnQuery, RateLimit, Settings};
 use std::error::Error;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
@@ -22,20 +20,25 @@ pub struct LastingState {
     table_len: usize,
     /// The idle timeout of streams, in units of 100 ms. It changes only with a restart.
     keepalive: u16,
+    /// The query of the server to itself through announced addresses, which change only with a
+    /// restart.
+    own_query: Option<OwnQuery>,
 }
 
 impl LastingState {
-    /// The state of a server that starts with this config.
+    /// The state of a server that starts with this config. `own_query`: what it sends to itself
+    /// through announced addresses.
     ///
     /// # Errors
     /// The kernel returns no random bytes.
-    pub fn new(config: &Config) -> Result<Self, getrandom::Error> {
+    pub fn new(config: &Config, own_query: Option<OwnQuery>) -> Result<Self, getrandom::Error> {
         let mut secret = [0; 16];
         getrandom::fill(&mut secret)?;
         let idle = config.streams.idle.as_millis() / 100;
         Ok(Self {
             keepalive: u16::try_from(idle).unwrap_or(u16::MAX),
             secret: CookieSecret(secret),
+            own_query,
             clients: OnceLock::new(),
             replies: OnceLock::new(),
             table_len: usize::try_from(config.limits.memory / 2).unwrap_or(usize::MAX),
@@ -59,15 +62,6 @@ impl LastingState {
     }
 }
 
-/// One address as a prefix.
-fn prefix_of(ip: IpAddr) -> Option<Prefix> {
-    Prefix::new(ip, if ip.is_ipv4() { 32 } else { 128 }).ok()
-}
-
-const fn listed(prefix: Prefix) -> AclRule {
-    AclRule { prefix, listed: true }
-}
-
 fn random_words() -> Result<[u64; 4], getrandom::Error> {
     let mut words = [0; 4];
     for word in &mut words {
@@ -82,11 +76,6 @@ fn random_words() -> Result<[u64; 4], getrandom::Error> {
 /// The kernel returns no random bytes.
 pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, getrandom::Error> {
     let Config { server, acl, limits, .. } = config;
-    // The server's own queries through its announced addresses come from these addresses, which no
-    // client has.
-    let own = || config.anycast.addresses.iter().filter_map(|ip| prefix_of(*ip));
-    let query: Vec<AclRule> = acl.query.iter().copied().chain(own().map(listed)).collect();
-    let exempt: Vec<Prefix> = limits.exempt.iter().copied().chain(own()).collect();
     let cookie_secrets = match &server.cookies {
         cookies if !cookies.enabled => Vec::new(),
         cookies if cookies.secrets.is_empty() => vec![lasting.secret.clone()],
@@ -102,17 +91,18 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
         version: server.version.clone(),
         id: server.id.clone(),
         keepalive: lasting.keepalive,
-        query: AccessList::new(&query),
+        query: AccessList::new(&acl.query),
         recursion: AccessList::new(&acl.recursion),
         notify_from: AccessList::new(&acl.notify_from),
         handled_opcodes: handled_opcodes(),
         silent: acl.denied == Denied::Drop,
-        exempt: AccessList::of(&exempt),
+        exempt: AccessList::of(&limits.exempt),
         clients,
         replies,
         limited,
         proxies: AccessList::of(&config.proxy.from),
         rewrites: config.rewrites.clone(),
+        own_query: lasting.own_query.clone(),
         forwarding: None,
     })
 }
@@ -128,7 +118,7 @@ pub fn settings_of_file(file: Option<&Path>) -> Result<Settings, Box<dyn Error>>
     };
     let config = Config::load(file).map_err(lines)?;
     let forwards = ForwardTable::new(&config, &config.forwards, 1, None);
-    let settings = settings(&config, &LastingState::new(&config)?)?;
+    let settings = settings(&config, &LastingState::new(&config, None)?)?;
     Ok(Settings { forwarding: forwards.forwarding(), ..settings })
 }
 
@@ -142,7 +132,7 @@ mod tests {
     #[test]
     fn random_secret_and_debts_outlive_a_reload() {
         let text = "limits.rate.per_second = 10";
-        let lasting = LastingState::new(&config(text)).expect("randomness");
+        let lasting = LastingState::new(&config(text), None).expect("randomness");
         let settings = |text: &str| super::settings(&config(text), &lasting).expect("settings");
         let (first, second) = (settings(text), settings("limits.rate.per_second = 20"));
         assert_eq!(first.cookie_secrets, second.cookie_secrets);
@@ -152,7 +142,8 @@ mod tests {
 
     #[test]
     fn streams_get_the_idle_timeout_of_the_start_and_zero_when_closing() {
-        let lasting = LastingState::new(&config("streams.idle = \"7s\"")).expect("randomness");
+        let lasting =
+            LastingState::new(&config("streams.idle = \"7s\""), None).expect("randomness");
         let changed = config("streams.idle = \"60s\"");
         let settings = super::settings(&changed, &lasting).expect("settings");
         assert_eq!(settings.policy().keepalive, Some(70));
@@ -161,7 +152,7 @@ mod tests {
 
     #[test]
     fn limits_are_absent_unless_configured() {
-        let lasting = LastingState::new(&config("")).expect("randomness");
+        let lasting = LastingState::new(&config(""), None).expect("randomness");
         let settings = |text: &str| super::settings(&config(text), &lasting).expect("settings");
         assert!(settings("").policy().limits.is_none());
         assert!(lasting.clients.get().is_none(), "no table either");

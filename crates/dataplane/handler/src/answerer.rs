@@ -2,7 +2,7 @@
 //! upstream client.
 use crate::control::{self, ControlQueue, ControlReceiver};
 use crate::panic_report::OnPanic;
-use crate::{Forwarding, Settings};
+use crate::{Forwarding, OwnQuery, Settings};
 use answer::{
     AnswerCounts, ControlAnswer, NOTIFY_NAMES, NoForwarding, Now, Policy, Resolver, Scratch,
     TYPE_NAMES,
@@ -24,8 +24,9 @@ use wire::limits::UDP_LEN_MIN;
 use worker::catch_panic;
 
 /// Counters: responses by rcode, then by type, then those with TC set; then NOTIFY messages by what
-/// became of them, panics, and answers to queries of the server itself.
-pub const COUNTERS: usize = SELF_ANSWERS + 1;
+/// became of them, panics, and answers to queries of the server itself, in its loop and through its
+/// announced addresses.
+pub const COUNTERS: usize = PROBE_ANSWERS + 1;
 /// The index of the first counter by type.
 pub const FIRST_TYPE: usize = Rcode::ALL.len();
 /// The index of the counter of responses with TC set.
@@ -36,6 +37,8 @@ pub const FIRST_NOTIFY: usize = TRUNCATED + 1;
 pub const PANICS: usize = FIRST_NOTIFY + NOTIFY_NAMES.len();
 /// The index of the counter of answers to queries of the server itself.
 pub const SELF_ANSWERS: usize = PANICS + 1;
+/// The index of the counter of answers to queries of the server itself through announced addresses.
+pub const PROBE_ANSWERS: usize = SELF_ANSWERS + 1;
 
 /// `id.server. CH TXT` (RFC 4892), which is answered or refused without any zone.
 const SELF_QUERY: &[u8] = b"\0\0\0\0\0\x01\0\0\0\0\0\0\x02id\x06server\0\0\x10\0\x03";
@@ -152,6 +155,13 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
         let (now, unix) = self.now(monotonic);
         let zones = self.image.refresh();
         let settings = self.settings.refresh();
+        if let Some(own) = &settings.own_query
+            && occasion != Occasion::Deferred
+            && packets.iter().any(|packet| own.is(packet))
+        {
+            let own = own.clone();
+            return self.answer_apart(&own, packets, monotonic, client, occasion);
+        }
         let (forwards, resolver): (Forwards<'_>, &mut dyn Resolver) =
             match (client, &settings.forwarding) {
                 (Some(client), Some(forwarding)) => {
@@ -183,6 +193,29 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
         let passed_on = self.totals.passed_on;
         self.count();
         passed_on > 0
+    }
+
+    /// Answers packets with queries of the server itself among them. Returns whether any are for a
+    /// handler outside the data plane.
+    #[cold]
+    fn answer_apart(
+        &mut self,
+        own: &OwnQuery,
+        packets: &mut [Packet<'_>],
+        monotonic: Duration,
+        mut client: Option<&mut UpstreamClient>,
+        occasion: Occasion,
+    ) -> bool {
+        let mut met_control = false;
+        for run in packets.chunk_by_mut(|one, next| own.is(one) == own.is(next)) {
+            if own.is(&run[0]) {
+                self.answer_own(run, monotonic, Some(own));
+                self.counters.add(PROBE_ANSWERS, run.len() as u64);
+            } else {
+                met_control |= self.answer(run, monotonic, client.as_deref_mut(), occasion);
+            }
+        }
+        met_control
     }
 
     /// Answers a packet whose upstream has answered. If that panics, it gets SERVFAIL.
@@ -221,19 +254,33 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
         }
     }
 
-    /// Answers a query of the server itself: with the snapshot, the settings and the memory of all
-    /// queries, beside access lists, limits, samples and counters. Returns whether it was answered.
-    fn answer_self(&mut self, monotonic: Duration) -> bool {
+    /// Answers queries of the server itself: with the snapshot, the settings and the memory of all
+    /// queries, beside access lists, limits, samples and counters. `own`: with its token.
+    fn answer_own(
+        &mut self,
+        packets: &mut [Packet<'_>],
+        monotonic: Duration,
+        own: Option<&OwnQuery>,
+    ) -> AnswerCounts {
         let (now, _) = self.now(monotonic);
         let (zones, settings) = (self.image.refresh(), self.settings.refresh());
-        let policy = Policy { limits: None, ..settings.policy() };
+        let mut policy = Policy { limits: None, ..settings.policy() };
+        if let Some(own) = own {
+            policy.id = own.token();
+        }
+        let (resolver, mut counts) = (&mut NoForwarding, AnswerCounts::default());
+        answer::batch(zones, &policy, now, resolver, &mut self.scratch, packets, &mut counts);
+        counts
+    }
+
+    /// Answers a query of the server itself in the loop of its thread. Returns whether it was
+    /// answered.
+    fn answer_self(&mut self, monotonic: Duration) -> bool {
         let mut buf = [0; UDP_LEN_MIN];
         buf[..SELF_QUERY.len()].copy_from_slice(SELF_QUERY);
         let peer = (Ipv4Addr::LOCALHOST, 0).into();
         let mut packet = Packet::new(&mut buf, SELF_QUERY.len(), peer, Transport::Datagram);
-        let (packets, mut counts) = (slice::from_mut(&mut packet), AnswerCounts::default());
-        let resolver = &mut NoForwarding;
-        answer::batch(zones, &policy, now, resolver, &mut self.scratch, packets, &mut counts);
+        let counts = self.answer_own(slice::from_mut(&mut packet), monotonic, None);
         let is_failure = counts.rcodes[Rcode::ServFail.index()] > 0;
         packet.verdict == Verdict::Reply && !is_failure
     }

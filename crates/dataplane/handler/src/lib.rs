@@ -8,14 +8,18 @@ mod answerer;
 mod control;
 mod forwarding;
 pub mod limits;
+mod own_query;
 mod panic_report;
 mod panics;
 mod settings;
 
 pub use access_list::AccessList;
 pub use answer::ControlAnswer;
-pub use answerer::{Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, PANICS, SELF_ANSWERS, TRUNCATED};
+pub use answerer::{
+    Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, PANICS, PROBE_ANSWERS, SELF_ANSWERS, TRUNCATED,
+};
 pub use control::{ControlId, ControlMessage, ControlReceiver};
 pub use forwarding::Forwarding;
+pub use own_query::{OwnQuery, TOKEN_LEN};
 pub use panic_report::{OnPanic, QueryPanic};
 pub use settings::{DebtTable, RateLimit, Settings};

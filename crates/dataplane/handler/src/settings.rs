@@ -1,6 +1,6 @@
 //! What may change while the server runs, as its threads read it. Each state is published as a
 //! whole and never changed.
-use crate::{AccessList, Forwarding};
+use crate::{AccessList, Forwarding, OwnQuery};
 use answer::{CookieSecret, Limiter, Limits, Policy};
 use image::{Forwards, RewriteRule, Rewrites};
 use limit::{DebtSet, Networks, Rate, RateTable, TableKey};
@@ -61,6 +61,8 @@ pub struct Settings {
     pub proxies: AccessList,
     /// Names that are answered as other names.
     pub rewrites: Vec<RewriteRule>,
+    /// The query of the server to itself through its announced addresses; `None`: it has none.
+    pub own_query: Option<OwnQuery>,
     /// Names that are forwarded; `None`: none was since the start.
     pub forwarding: Option<Forwarding>,
 }

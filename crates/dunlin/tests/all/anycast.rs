@@ -1,6 +1,8 @@
 //! Announced addresses, end to end: a server, its BIRD, and BIRD at its neighbor, which has
 //! routes to the addresses only while the server answers.
-use crate::served::{HEAD, NOERROR, Process, Served, binary, exchange, query, rcode, text, zone};
+use crate::served::{
+    HEAD, NOERROR, Process, REFUSED, Served, binary, exchange, query, rcode, text, zone,
+};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;
@@ -23,6 +25,8 @@ const GONE_MAX: Duration = Duration::from_secs(1);
 const SILENT_MAX: Duration = Duration::from_secs(2);
 
 const HOT_RESTARTS: usize = 3;
+/// Bytes of the additional record of a query.
+const OPT_LEN: usize = 11;
 
 /// What the server's BIRD announces: the routes of the table.
 const OF_SERVER: &str = include_str!("../../../../examples/anycast/bird.conf");
@@ -100,6 +104,12 @@ fn router(space: &str, folder: &Path, name: &str, config: &str) -> Process {
 impl Bed {
     /// Waits until the addresses are announced. `more`: further keys of `[anycast]`.
     fn start(test: &str, more: &str) -> Self {
+        let clients = "[acl]\nquery = [\"192.0.2.0/24\", \"2001:db8::/64\"]\n";
+        Self::start_with(test, &format!("{more}\n{clients}"))
+    }
+
+    /// The same with further keys of `[anycast]`, and sections.
+    fn start_with(test: &str, more: &str) -> Self {
         let spaces = Spaces::wired(&format!("dunlin-{test}"), ["", ""]);
         // Every user can read it.
         let folder = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
@@ -111,7 +121,6 @@ impl Bed {
         let config = format!(
             "listen = [\"0.0.0.0:53\", \"[::]:53\"]\nuser = \"65534\"\ngroup = \"65533\"\n\
              drain = \"0s\"\nid = \"a1\"\ndata_dir = {data:?}\n\
-             [acl]\nquery = [\"192.0.2.0/24\", \"2001:db8::/64\"]\n\
              [admin]\nsocket = {socket:?}\n[anycast]\naddresses = [\"{v4}/32\", \"{v6}/128\"]\n\
              add_addresses = true\n{more}\n{}",
             zone("a.test")
@@ -362,6 +371,33 @@ fn hot_restarts_pass_the_keeper_on_and_the_neighbor_sees_no_update() {
     bed.hot_restart();
     bed.wait_for_routes(0, "the daemon does not learn this table");
     bed.expect_status(0, "\"table\":154");
+}
+
+#[test]
+fn own_queries_pass_access_lists_and_are_counted_apart() {
+    if let Some(missing) = missing() {
+        return skip(missing);
+    }
+    let limits = "[limits]\nrate.per_second = 1\n[acl]\nquery = [\"203.0.113.0/24\"]\n";
+    let bed = Bed::start_with("anycast-own", limits);
+    let probes = |status: &Value| status["anycast"]["probes"].as_u64().unwrap_or(0);
+    let (_, status) =
+        wait::until_value("probes", || bed.status(), |(_, status)| probes(status) > 20);
+    let responses = |status: &Value| -> u64 {
+        let threads = status["threads"].as_array().expect("threads");
+        let codes = threads.iter().filter_map(|thread| thread["rcodes"].as_object());
+        codes.flat_map(|codes| codes.values()).filter_map(Value::as_u64).sum()
+    };
+    assert_eq!(responses(&status), 0, "{status}");
+    // What others send is refused: they are on no list.
+    let mut own = query("id.server");
+    let end = own.len() - OPT_LEN;
+    own[end - 4..end].copy_from_slice(&[0, 16, 0, 3]);
+    let at = SocketAddr::new(ADDRESSES[0].parse().expect("an address"), 53);
+    let reply = within(&bed.spaces.client, || exchange_from(at, &own));
+    assert_eq!(rcode(&reply), REFUSED);
+    assert_eq!(responses(&bed.status().1), 1);
+    assert_eq!(bed.routes(), 2);
 }
 
 #[test]

@@ -1,8 +1,15 @@
 use super::*;
 use std::net::TcpListener;
 
-fn target(port: u16, id: &[u8]) -> ProbeTarget {
-    ProbeTarget { at: SocketAddr::from(([127, 0, 0, 1], port)), id: id.to_vec() }
+const NOERROR: u8 = 0;
+const REFUSED: u8 = 5;
+const TEXT: &[u8] = b"token";
+/// A query after its number, with an additional record.
+const QUERY: &[u8] = b"\0\0\0\x01\0\0\0\0\0\x01\x02id\x06server\0\0\x10\0\x03OPT";
+
+fn target(port: u16) -> ProbeTarget {
+    let at = SocketAddr::from(([127, 0, 0, 1], port));
+    ProbeTarget { at, query: QUERY.to_vec(), text: TEXT.to_vec() }
 }
 
 /// A server that makes this of each query over UDP and TCP.
@@ -19,7 +26,7 @@ fn serve(reply: impl Fn(&[u8]) -> Vec<u8> + Send + Clone + 'static) -> u16 {
     });
     thread::spawn(move || {
         for mut stream in listener.incoming().map_while(Result::ok) {
-            let mut query = vec![0; 2 + HEADER_LEN + ID_SERVER.len()];
+            let mut query = vec![0; 4 + QUERY.len()];
             if stream.read_exact(&mut query).is_ok() {
                 let reply = reply(&query[2..]);
                 let _ =
@@ -36,8 +43,9 @@ fn response(query: &[u8], rcode: u8, text: &[u8]) -> Vec<u8> {
     (reply[2], reply[3]) = (0x84, rcode);
     if rcode == NOERROR {
         reply[7] = 1;
+        reply.truncate(reply.len() - 3);
         reply.extend([0xc0, 12, 0, 16, 0, 3, 0, 0, 0, 0, 0, text.len() as u8 + 1]);
-        reply.extend([&[text.len() as u8], text].concat());
+        reply.extend([&[text.len() as u8], text, b"OPT"].concat());
     }
     reply
 }
@@ -47,32 +55,33 @@ fn both(target: &ProbeTarget) -> [Probed; 2] {
 }
 
 #[test]
-fn identity_of_the_server_or_its_refusal_is_right() {
-    let port = serve(|query| response(query, NOERROR, b"a1"));
-    assert_eq!(both(&target(port, b"a1")), [Probed::Right, Probed::Right]);
-    for (id, what) in [(&b"b2"[..], "another server"), (b"", "response code 0, expected 5")] {
-        for probed in both(&target(port, id)) {
+fn answer_with_the_token_is_right_and_any_other_wrong() {
+    let port = serve(|query| response(query, NOERROR, TEXT));
+    assert_eq!(both(&target(port)), [Probed::Right, Probed::Right]);
+    for (rcode, text, what) in
+        [(NOERROR, &b"b2"[..], "another one has it"), (REFUSED, b"", "response code 5")]
+    {
+        let port = serve(move |query| response(query, rcode, text));
+        for probed in both(&target(port)) {
             let Probed::Wrong(why) = probed else { panic!("{probed:?}") };
             assert!(why.contains(what), "{why}");
         }
     }
-    let port = serve(|query| response(query, REFUSED, b""));
-    assert_eq!(both(&target(port, b"")), [Probed::Right, Probed::Right]);
 }
 
 #[test]
 fn silence_and_foreign_messages_are_missing_answers() {
-    let port = serve(|query| [&[query[0] ^ 1], &response(query, REFUSED, b"")[1..]].concat());
-    assert!(matches!(probe_udp(&target(port, b"")), Probed::Missing(_)));
+    let port = serve(|query| [&[query[0] ^ 1], &response(query, NOERROR, TEXT)[1..]].concat());
+    assert!(matches!(probe_udp(&target(port)), Probed::Missing(_)));
     let closed = UdpSocket::bind("127.0.0.1:0").expect("a port").local_addr().expect("bound");
-    for probed in both(&target(closed.port(), b"")) {
+    for probed in both(&target(closed.port())) {
         assert!(matches!(&probed, Probed::Missing(why) if why.contains("refused")), "{probed:?}");
     }
 }
 
 #[test]
 fn wrong_answer_counts_at_once_and_a_missing_one_after_five_without_drops() {
-    let (target, mut row) = (target(53, b""), MissingRow::default());
+    let (target, mut row) = (target(53), MissingRow::default());
     let wrong = row.count_result(Probed::Wrong("why".into()), "UDP", &target, || 0);
     assert!(wrong.is_some_and(|text| text.contains("127.0.0.1:53 answers")));
     let miss = |row: &mut MissingRow, drops: u64| {

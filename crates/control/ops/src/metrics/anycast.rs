@@ -12,4 +12,6 @@ pub fn write(out: &mut Exposition, anycast: &AnycastStatus) {
     }
     let help = "Withdrawals of the addresses by the server.";
     out.family("dunlin_anycast_withdrawals", Counter, help).sample(&[], anycast.withdrawals);
+    let help = "Answers to the server's own queries through the addresses, which are no responses.";
+    out.family("dunlin_anycast_probes", Counter, help).sample(&[], anycast.probes);
 }

@@ -46,7 +46,8 @@ impl Server {
         let (targets, percent_max) = {
             let live = lock(&self.live);
             let config = live.started();
-            (probe_targets(config, self.plane.addresses()), config.anycast.fail_zones)
+            let targets = probe_targets(config, self.plane.addresses(), announcer.own_query());
+            (targets, config.anycast.fail_zones)
         };
         let (server, mut known) = (Arc::clone(self), ZoneCounts::default());
         announcer.start(targets, move || {

@@ -3,7 +3,8 @@ use super::{Server, lock};
 use crate::resources::VERSION;
 use data_plane::seconds;
 use server_status::{
-    ApiStatus, CertificateStatus, Process, Status, failed_threads, find_faults, hindrance,
+    AnycastStatus, ApiStatus, CertificateStatus, Process, Status, failed_threads, find_faults,
+    hindrance,
 };
 use std::time::SystemTime;
 
@@ -22,7 +23,10 @@ impl Server {
                 .status()
                 .map(|api| ApiStatus { fault: self.documents.credentials.fault(), ..api }),
             certificates: self.certificates(),
-            anycast: self.announcer.as_ref().map(|one| one.status()),
+            anycast: self
+                .announcer
+                .as_ref()
+                .map(|one| AnycastStatus { probes: self.plane.probe_answers(), ..one.status() }),
             process: Process::read(),
             ..Status::default()
         };

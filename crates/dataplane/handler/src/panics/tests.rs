@@ -1,6 +1,9 @@
 //! A panic is injected at each step: what it costs, and that the thread goes on.
 use super::*;
-use crate::{AccessList, DebtTable, Forwarding, OnPanic, RateLimit, Settings};
+use crate::{
+    AccessList, DebtTable, FIRST_TYPE, Forwarding, OnPanic, OwnQuery, PROBE_ANSWERS, RateLimit,
+    Settings, TOKEN_LEN,
+};
 use answer::TtlLimits;
 use compile::{Image, Loader};
 use image::{ForwardRule, HashKey, RewriteRule};
@@ -20,6 +23,7 @@ use worker::{App, StreamLimits, Streams, listen};
 
 const NO_ERROR: u8 = 0;
 const SERV_FAIL: u8 = 2;
+const REFUSED: u8 = 5;
 const PATIENCE: Duration = Duration::from_secs(20);
 const CLIENT: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 9)), 5353);
@@ -74,6 +78,7 @@ fn settings(replies: Option<RateLimit>) -> Settings {
         replies,
         proxies: AccessList::default(),
         rewrites: vec![RewriteRule { from: name("old."), to: name("example."), exact: false }],
+        own_query: Some(OwnQuery::new([7; TOKEN_LEN])),
         forwarding: None,
     }
 }
@@ -217,6 +222,27 @@ fn plain(owner: &str) -> Vec<u8> {
     query.extend(name(owner).as_name().as_bytes());
     query.extend([0, 1, 0, 1]);
     query
+}
+
+/// The query of the server to itself, with this token.
+fn own(token: [u8; TOKEN_LEN]) -> Vec<u8> {
+    [b"\x12\x34", OwnQuery::new(token).message()].concat()
+}
+
+#[test]
+fn own_query_is_answered_among_others_and_counted_apart() {
+    let mut scene = Scene::new();
+    let ours = own([7; TOKEN_LEN]);
+    let others = own([8; TOKEN_LEN]);
+    let burst = [ours.clone(), plain("www.example."), others, ours.clone(), ours];
+    for transport in [Transport::Datagram, Transport::Stream] {
+        let codes = scene.burst(&burst, transport);
+        // The server has no identity for others.
+        assert_eq!(codes, [Ok(NO_ERROR), Ok(NO_ERROR), Ok(REFUSED), Ok(NO_ERROR), Ok(NO_ERROR)]);
+    }
+    let counters = scene.app.counters().read();
+    assert_eq!(counters[PROBE_ANSWERS], 6);
+    assert_eq!(counters[..FIRST_TYPE].iter().sum::<u64>(), 4, "responses by code");
 }
 
 /// A query with DO, which takes the full path.

@@ -3,7 +3,6 @@ use crate::body::Json;
 use crate::caller::Caller;
 use crate::condition;
 use crate::description::Refusals;
-use crate::operate::gather;
 use crate::problem::Problem;
 use crate::state::ApiState;
 use axum::extract::{Extension, State};
@@ -33,7 +32,9 @@ pub struct WithdrawnBody {
 }
 
 async fn read(state: &ApiState) -> Result<AnycastStatus, Problem> {
-    let status = gather(state).await?.anycast;
+    let operator = Arc::clone(&state.api.operator);
+    let status = spawn_blocking(move || operator.anycast()).await;
+    let status = status.map_err(|why| Problem::later("not-done", why.to_string()))?;
     status.ok_or_else(|| Problem::missing("[anycast] names no addresses"))
 }
 

@@ -12,10 +12,10 @@ use crate::rate_limiter::RateLimiter;
 use compile::Zone;
 use health::HealthService;
 use records::{RecordService, Refused};
-use server_status::Status;
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
+use server_status::{AnycastStatus, Status};
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -45,6 +45,11 @@ pub trait ServerControl: Send + Sync + 'static {
 
     /// Serves the held content of a zone, or of every held zone.
     fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>>;
+
+    /// The announced addresses; `None`: there are none. May block.
+    fn anycast(&self) -> Option<AnycastStatus> {
+        self.status().anycast
+    }
 
     /// Withdraws the announced addresses for a reason, or (`None`) leaves them to the server again,
     /// durably. May block.

@@ -202,8 +202,9 @@ pub struct Anycast {
 #[derive(Debug, Subcommand)]
 pub enum AnycastCommand {
     /// Show whether the addresses are announced, and why not. Exit status 1: they are not.
-    #[command(after_help = "Example:\n  dunlin anycast status -o json | jq .reason")]
-    Status(AdminServer),
+    #[command(after_help = "Examples:\n  dunlin anycast status -o json | jq .reason\n  \
+        dunlin anycast status --follow")]
+    Status(AnycastShow),
     /// Withdraw the addresses, also over restarts, until `announce`.
     ///
     /// The server goes on to answer. Before it is stopped, leave routers the time to use others.
@@ -212,6 +213,15 @@ pub enum AnycastCommand {
     /// Leave the addresses to the server again, which announces them while it answers.
     #[command(after_help = "Example:\n  dunlin anycast announce --wait")]
     Announce(Announce),
+}
+
+#[derive(Args, Debug)]
+pub struct AnycastShow {
+    /// Go on, and print a line for each change. A server that does not answer announces nothing.
+    #[arg(short, long)]
+    pub follow: bool,
+    #[command(flatten)]
+    pub server: AdminServer,
 }
 
 #[derive(Args, Debug)]

@@ -8,8 +8,10 @@ pub const STATUS_ERRORS_MAX: usize = 5;
 /// Intervals that `dunlin top` accepts.
 pub const TOP_INTERVAL: std::ops::RangeInclusive<Duration> =
     Duration::from_millis(100)..=Duration::from_secs(3_600);
-/// Interval at which `dunlin anycast … --wait` looks.
+/// Interval at which `dunlin anycast … --wait` and `--follow` look.
 pub const ANYCAST_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// A server that is silent for so long announces nothing, for `dunlin anycast status --follow`.
+pub const ANYCAST_SILENT_MAX: Duration = Duration::from_secs(1);
 /// Rates in the chart of `dunlin top`: the columns of a wide terminal.
 pub const TOP_HISTORY_MAX: usize = 512;
 /// Bytes of an API response that is read into memory.

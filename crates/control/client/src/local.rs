@@ -1,6 +1,6 @@
 //! Typed requests at the local socket of a server.
 use crate::cli::LocalServer;
-use crate::limits::API_SLOW_TIME_MAX;
+use crate::limits::{ANYCAST_SILENT_MAX, API_SLOW_TIME_MAX};
 use crate::remote::client::{ApiClient, ApiError, ApiRequest, CommandResult, path_segment};
 use config::Admin;
 use hyper::{Method, StatusCode};
@@ -131,6 +131,12 @@ impl LocalClient {
     /// The announced addresses.
     pub fn anycast(&self) -> CommandResult<AnycastStatus> {
         read(self.get("/v1/anycast".into())?)
+    }
+
+    /// The announced addresses; an error after a second, and of a server that is starting.
+    pub fn anycast_now(&self) -> CommandResult<AnycastStatus> {
+        let request = ApiRequest::new(Method::GET, "/v1/anycast".into());
+        read(self.0.request_once(ANYCAST_SILENT_MAX, &request)?.body)
     }
 
     /// Withdraws the announced addresses for a reason, or leaves them to the server.

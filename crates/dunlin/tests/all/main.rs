@@ -4,6 +4,7 @@
 //! changes neither variables, user, folder nor namespace of the process, but those of the servers
 //! that it starts; a thread of a test may enter a network namespace. No test needs a binary of its
 //! own.
+mod anycast_bed;
 mod clustered;
 mod fleet_node;
 #[path = "../../../dataplane/port-xdp/tests/all/kernel/wire.rs"]

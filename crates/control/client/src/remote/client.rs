@@ -184,7 +184,11 @@ impl ApiClient {
         }
     }
 
-    fn request_once(
+    /// The same once, also if the server is starting.
+    ///
+    /// # Errors
+    /// No server answers in time, or an [`ApiError`].
+    pub fn request_once(
         &self,
         limit: Duration,
         request: &ApiRequest<'_>,

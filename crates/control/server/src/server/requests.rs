@@ -8,7 +8,7 @@ use durable::lock::DataLock;
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
-use server_status::{ServerState, Status};
+use server_status::{AnycastStatus, ServerState, Status};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -35,6 +35,10 @@ impl api::ServerControl for Server {
 
     fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>> {
         Box::pin(Self::accept(self, zone))
+    }
+
+    fn anycast(&self) -> Option<AnycastStatus> {
+        self.anycast_status()
     }
 
     fn withdraw(&self, reason: Option<String>) -> Result<(), String> {

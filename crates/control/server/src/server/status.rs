@@ -23,10 +23,7 @@ impl Server {
                 .status()
                 .map(|api| ApiStatus { fault: self.documents.credentials.fault(), ..api }),
             certificates: self.certificates(),
-            anycast: self
-                .announcer
-                .as_ref()
-                .map(|one| AnycastStatus { probes: self.plane.probe_answers(), ..one.status() }),
+            anycast: self.anycast_status(),
             process: Process::read(),
             ..Status::default()
         };
@@ -40,6 +37,12 @@ impl Server {
         status.faults = find_faults(&status);
         status.was_ready = self.stage.note_readiness(hindrance(&status).is_none());
         status
+    }
+
+    /// The status of the announced addresses, if there are any.
+    pub fn anycast_status(&self) -> Option<AnycastStatus> {
+        let announcer = self.announcer.as_ref()?;
+        Some(AnycastStatus { probes: self.plane.probe_answers(), ..announcer.status() })
     }
 
     /// The certificates that this server shows to others.

@@ -29,6 +29,9 @@ pub struct WithdrawnBody {
     withdrawn: bool,
     /// Why they are withdrawn.
     reason: Option<String>,
+    /// Without a permit of the fleet.
+    #[serde(default)]
+    force: bool,
 }
 
 async fn read(state: &ApiState) -> Result<AnycastStatus, Problem> {
@@ -71,9 +74,10 @@ pub async fn put_anycast(
 ) -> Result<axum::Json<AnycastBody>, Problem> {
     caller.check_operate()?;
     condition::none(&headers)?;
+    let is_forced = body.force;
     let reason = match body {
-        WithdrawnBody { withdrawn: false, reason: None } => None,
-        WithdrawnBody { withdrawn: true, reason: Some(reason) } if is_reason(&reason) => {
+        WithdrawnBody { withdrawn: false, reason: None, .. } => None,
+        WithdrawnBody { withdrawn: true, reason: Some(reason), .. } if is_reason(&reason) => {
             Some(reason)
         }
         _ => {
@@ -83,7 +87,7 @@ pub async fn put_anycast(
     };
     read(&state).await?;
     let operator = Arc::clone(&state.api.operator);
-    let done = spawn_blocking(move || operator.withdraw(reason)).await;
+    let done = spawn_blocking(move || operator.withdraw(reason, is_forced)).await;
     done.map_err(|why| Problem::later("not-done", why.to_string()))?
         .map_err(|why| Problem::later("not-done", why))?;
     read(&state).await.map(AnycastBody).map(axum::Json)

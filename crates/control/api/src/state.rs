@@ -52,8 +52,8 @@ pub trait ServerControl: Send + Sync + 'static {
     }
 
     /// Withdraws the announced addresses for a reason, or (`None`) leaves them to the server again,
-    /// durably. May block.
-    fn withdraw(&self, reason: Option<String>) -> Result<(), String>;
+    /// durably. `is_forced`: however many other servers are withdrawn. May block.
+    fn withdraw(&self, reason: Option<String>, is_forced: bool) -> Result<(), String>;
 
     /// Creates, lists, rotates or revokes credentials.
     fn manage_tokens(

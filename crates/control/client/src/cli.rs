@@ -232,6 +232,9 @@ pub struct Withdraw {
     /// Wait until the route is gone.
     #[arg(long)]
     pub wait: bool,
+    /// Withdraw however many other servers of the fleet are withdrawn.
+    #[arg(long)]
+    pub force: bool,
     #[command(flatten)]
     pub server: AdminServer,
 }

@@ -140,9 +140,11 @@ impl LocalClient {
     }
 
     /// Withdraws the announced addresses for a reason, or leaves them to the server.
-    pub fn withdraw(&self, reason: Option<&str>) -> CommandResult<AnycastStatus> {
+    /// `is_forced`: without a permit of the fleet.
+    pub fn withdraw(&self, reason: Option<&str>, is_forced: bool) -> CommandResult<AnycastStatus> {
         let mut request = ApiRequest::new(Method::PUT, "/v1/anycast".into());
-        request.body = Some(json!({ "withdrawn": reason.is_some(), "reason": reason }));
+        request.body =
+            Some(json!({ "withdrawn": reason.is_some(), "reason": reason, "force": is_forced }));
         read(self.0.request(request)?.body)
     }
 

@@ -80,7 +80,9 @@ pub fn anycast_text(anycast: &AnycastStatus, since: &str) -> String {
     let state = match (&anycast.fault, &anycast.reason) {
         _ if anycast.is_announced => {
             let device = anycast.device.as_deref().map(plain).unwrap_or_default();
-            format!("announced {since}, in table {table} by {device}")
+            let no_permit = anycast.no_permit.as_ref();
+            let no_permit = no_permit.map(|why| format!("; {}", plain(why))).unwrap_or_default();
+            format!("announced {since}, in table {table} by {device}{no_permit}")
         }
         (_, Some(reason)) => format!("withdrawn {since}: {}", plain(reason)),
         (Some(fault), None) => format!("not announced: {}", plain(fault)),

@@ -17,6 +17,8 @@ pub struct AnycastStatus {
     pub since_seconds: f64,
     /// Why the server wants them withdrawn; `None`: it wants them announced.
     pub reason: Option<String>,
+    /// Why they stay announced although the server wants them withdrawn: the fleet gives no permit.
+    pub no_permit: Option<String>,
     /// What is wrong with the keeper.
     pub fault: Option<String>,
     /// How often the server has withdrawn them.

@@ -29,6 +29,7 @@ const RULES: &[(&str, FindFault)] = &[
     ("thread_stuck", |status| status.stuck.clone()),
     ("anycast_failed", |status| status.anycast.as_ref()?.fault.clone()),
     ("anycast_withdrawn", withdrawn_addresses),
+    ("anycast_no_permit", |status| status.anycast.as_ref()?.no_permit.clone()),
     ("query_panicked", panicked_query),
     ("zone_unanswered", unanswered_zones),
     ("store_unusable", |status| store_fault(store(status)?)),

@@ -1,50 +1,21 @@
-//! The announced addresses: from the config to the keeper of their routes, and the thread that
-//! decides and sends heartbeats.
-use crate::limits::WITHDRAWAL_LEN_MAX as FILE_LEN_MAX;
+//! The announced addresses: from the config to the keeper of their routes.
+mod announcer;
+mod withdrawal_file;
+
+pub use announcer::Announcer;
+
 use admin::SharedKeeper;
-use anycast::limits::{HEARTBEAT_INTERVAL, TAKEN_OVER_MAX};
-use anycast::{Announcement, Link, Observed, PassedLink, ProbeTarget, Prober, Verdict, now};
+use anycast::{Announcement, Link, PassedLink, ProbeTarget};
 use config::{Anycast, Config, Diagnostic, holds};
-use data_plane::seconds;
-use durable::FileForm;
 use handler::{OwnQuery, TOKEN_LEN};
-use server_status::AnycastStatus;
 use std::error::Error;
-use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, SystemTime};
 
 /// The program of this process, also if its file was replaced.
 const OWN_PROGRAM: &str = "/proc/self/exe";
-
-/// The file of an operator's withdrawal in `[server] data_dir`: its reason, or nothing.
-const FILE: &str = "anycast.state";
-
-fn form() -> FileForm {
-    let (what, owner) = ("withdrawal", "announced addresses".to_owned());
-    FileForm { what, owner, form: 1, len_max: FILE_LEN_MAX, old: Vec::new() }
-}
-
-/// Why an operator has withdrawn the addresses. A file that cannot be used withdraws, too: the
-/// operator may have had reasons.
-fn read_reason(file: &Path) -> Option<String> {
-    let unusable = |why: String| format!("{why}; `dunlin anycast announce` replaces it");
-    let mut text = String::new();
-    match form().open(file) {
-        Err(why) => Some(unusable(why)),
-        Ok(None) => None,
-        Ok(Some(mut content)) => match content.read_to_string(&mut text) {
-            Err(why) => Some(unusable(format!("{}: {why}", file.display()))),
-            Ok(_) => Some(text).filter(|text| !text.is_empty()),
-        },
-    }
-}
 
 /// What is announced; `None`: nothing.
 fn announcement(config: &Config) -> Option<Announcement> {
@@ -162,225 +133,6 @@ pub fn probe_targets(config: &Config, listen: &[SocketAddr], query: &OwnQuery) -
     config.anycast.addresses.iter().copied().filter_map(of_address).collect()
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The announcement of a running server.
-pub struct Announcer {
-    announcement: Announcement,
-    /// What its keeper was started for.
-    terms: Vec<String>,
-    own_query: OwnQuery,
-    settle: Duration,
-    state: Mutex<State>,
-    /// What an operator has said; `None`: there is no `data_dir`.
-    file: Option<PathBuf>,
-    is_ended: AtomicBool,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-/// What the status reports.
-struct State {
-    link: Option<Link>,
-    verdict: Verdict,
-    since: SystemTime,
-    /// Why an operator has withdrawn the addresses.
-    withdrawn: Option<String>,
-    /// Until when being not ready yet does not withdraw: the old process of a hot restart announced
-    /// the addresses.
-    taken_over_until: Option<Duration>,
-}
-
-impl Announcer {
-    /// An announcer without its thread. `None`: nothing is announced.
-    pub fn new(config: &Config, keeper: Option<StartedKeeper>) -> Option<Self> {
-        let StartedKeeper { link, token } = keeper?;
-        let announcement = announcement(config)?;
-        let hold_down = config.anycast.hold_down;
-        let verdict = match link.was_announced() {
-            true => Verdict::announced(hold_down, now()),
-            false => Verdict::new(hold_down),
-        };
-        let terms = terms(&announcement, config);
-        let file = config.server.folder().map(|folder| folder.join(FILE));
-        let withdrawn = file.as_deref().and_then(read_reason);
-        let since = SystemTime::now();
-        Some(Self {
-            announcement,
-            terms,
-            own_query: OwnQuery::new(token),
-            settle: config.anycast.settle,
-            state: Mutex::new(State {
-                link: Some(link),
-                verdict,
-                since,
-                withdrawn,
-                taken_over_until: None,
-            }),
-            file,
-            is_ended: AtomicBool::new(false),
-            thread: Mutex::default(),
-        })
-    }
-
-    /// The query of the server to itself through the addresses.
-    pub const fn own_query(&self) -> &OwnQuery {
-        &self.own_query
-    }
-
-    /// The server is about to drain: returns for how long it answers after the withdrawal.
-    pub fn start_drain(&self) -> Duration {
-        lock(&self.state).taken_over_until = None;
-        self.settle
-    }
-
-    /// The socket to the keeper, for the new process of a hot restart.
-    ///
-    /// # Errors
-    /// No descriptor is left.
-    pub fn share(&self) -> io::Result<Option<SharedKeeper>> {
-        let state = lock(&self.state);
-        let Some(PassedLink { socket, starter }) =
-            state.link.as_ref().map_or(Ok(None), Link::pass)?
-        else {
-            return Ok(None);
-        };
-        let is_announced = state.verdict.reason().is_none();
-        let (terms, token) = (self.terms.clone(), self.own_query.token().to_vec());
-        Ok(Some(SharedKeeper { terms, is_announced, token, socket, starter }))
-    }
-
-    /// The new process of a hot restart decides from now on: sends no heartbeats any more. A keeper
-    /// that the new process has not taken sees its server end.
-    pub fn pass_on(&self) {
-        self.is_ended.store(true, Ordering::Relaxed);
-        lock(&self.state).link = None;
-    }
-
-    /// Starts the thread that decides, ten times a second: from what `hindrance` says of the
-    /// server, and from queries through the addresses. It is started once.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
-    pub fn start(
-        self: &Arc<Self>,
-        targets: Vec<ProbeTarget>,
-        mut hindrance: impl FnMut() -> Option<String> + Send + 'static,
-    ) -> io::Result<()> {
-        let mut thread = lock(&self.thread);
-        if thread.is_some() {
-            return Ok(());
-        }
-        {
-            let mut state = lock(&self.state);
-            let is_announced = state.verdict.reason().is_none();
-            state.taken_over_until = is_announced.then(|| now() + TAKEN_OVER_MAX);
-        }
-        let own = Arc::clone(self);
-        let run = move || own.run(targets, &mut hindrance);
-        *thread = Some(thread::Builder::new().name("anycast".into()).spawn(run)?);
-        Ok(())
-    }
-
-    /// Sends heartbeats until the end.
-    fn run(&self, targets: Vec<ProbeTarget>, hindrance: &mut dyn FnMut() -> Option<String>) {
-        let mut prober = None;
-        while !self.is_ended.load(Ordering::Relaxed) {
-            let hindrance = hindrance().or_else(|| match &prober {
-                // The threads answer: now it can be seen whether the addresses lead to them.
-                None => match Prober::start(targets.clone()) {
-                    Ok(started) => {
-                        prober = Some(started);
-                        Some("the addresses are not probed yet".into())
-                    }
-                    Err(why) => Some(format!("the addresses cannot be probed: {why}")),
-                },
-                Some(prober) => prober.failure(),
-            });
-            self.beat(hindrance);
-            thread::park_timeout(HEARTBEAT_INTERVAL);
-        }
-    }
-
-    /// Withdraws, and ends the thread and the keeper.
-    pub fn stop(&self) {
-        self.is_ended.store(true, Ordering::Relaxed);
-        if let Some(thread) = lock(&self.thread).take() {
-            thread.thread().unpark();
-            // A panic is logged already; the keeper sees the end of its socket.
-            let _ = thread.join();
-        }
-        lock(&self.state).link = None;
-    }
-
-    /// Decides, tells the keeper, and logs what has changed.
-    fn beat(&self, mut hindrance: Option<String>) {
-        let mut state = lock(&self.state);
-        let State { link: Some(link), verdict, since, withdrawn, taken_over_until } = &mut *state
-        else {
-            return;
-        };
-        match *taken_over_until {
-            Some(until) if hindrance.is_some() && now() < until => hindrance = None,
-            _ => *taken_over_until = None,
-        }
-        let was = verdict.reason().is_none();
-        let by_operator = || withdrawn.as_ref().map(|why| format!("by an operator: {why}"));
-        // Before the server is ready, its own reason says more.
-        let hindrance = hindrance.or_else(by_operator);
-        let is = verdict.decide(&Observed { hindrance }, now());
-        let fault = link.fault();
-        link.beat(is);
-        if was != is {
-            *since = SystemTime::now();
-            match verdict.reason() {
-                None => tracing::info!("the addresses are announced"),
-                Some(why) => tracing::warn!("the addresses are withdrawn: {why}"),
-            }
-        }
-        if let Some(new) = link.fault().filter(|new| fault.as_ref() != Some(new)) {
-            tracing::error!("[anycast] {new}");
-        }
-    }
-
-    /// Withdraws the addresses for a reason, also over restarts, or (`None`) decides again.
-    ///
-    /// # Errors
-    /// It cannot be made durable; nothing has changed.
-    pub fn withdraw(&self, reason: Option<String>) -> Result<(), String> {
-        let Some(file) = &self.file else {
-            return Err("a withdrawal outlives restarts: set [server] data_dir".into());
-        };
-        let text = reason.clone().unwrap_or_default();
-        let written = form().replace(file, 0o640, |out| out.write_all(text.as_bytes()));
-        written.map_err(|why| format!("{} cannot be saved: {why}", file.display()))?;
-        match &reason {
-            Some(why) => tracing::warn!("an operator withdraws the addresses: {why}"),
-            None => tracing::info!("an operator leaves the addresses to the server"),
-        }
-        lock(&self.state).withdrawn = reason;
-        Ok(())
-    }
-
-    /// The status.
-    pub fn status(&self) -> AnycastStatus {
-        let state = lock(&self.state);
-        let link = state.link.as_ref();
-        AnycastStatus {
-            addresses: self.announcement.addresses.iter().map(ToString::to_string).collect(),
-            table: self.announcement.table,
-            is_announced: link.is_some_and(Link::is_announced),
-            device: link.and_then(Link::device).map(str::to_owned),
-            since_seconds: seconds(state.since),
-            reason: state.verdict.reason().map(str::to_owned),
-            fault: link.and_then(Link::fault),
-            withdrawals: state.verdict.withdrawals(),
-            ..AnycastStatus::default()
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -416,22 +168,5 @@ mod tests {
             check(&Config::load(None).expect("defaults"), Path::new("f")),
             Default::default()
         );
-    }
-
-    #[test]
-    fn withdrawal_outlives_a_restart_and_a_damaged_file_withdraws() {
-        let folder = std::env::temp_dir().join(format!("dunlin-withdrawn-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        let file = folder.join(FILE);
-        assert_eq!(read_reason(&file), None);
-        for (text, expected) in [("rack 7", Some("rack 7")), ("", None)] {
-            form().replace(&file, 0o640, |out| out.write_all(text.as_bytes())).expect("written");
-            assert_eq!(read_reason(&file).as_deref(), expected);
-        }
-        std::fs::write(&file, "damaged").expect("written");
-        let told = read_reason(&file).expect("withdrawn");
-        assert!(told.contains(FILE) && told.contains("dunlin anycast announce"), "{told}");
-        assert_eq!(std::fs::read(&file).expect("it stays"), b"damaged");
-        std::fs::remove_dir_all(&folder).expect("removed");
     }
 }

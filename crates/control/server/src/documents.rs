@@ -1,6 +1,9 @@
 //! Where the small sets of documents are: in files of `[server] data_dir`, or in etcd.
-use crate::etcd::{CheckDocument, DocumentKind, EtcdDocuments, EtcdLink, EtcdStates, OwnLease};
+use crate::etcd::{
+    CheckDocument, DocumentKind, EtcdDocuments, EtcdLink, EtcdPermits, EtcdStates, OwnLease,
+};
 use crate::store::StoreConfig;
+use anycast::Permits;
 use api::{CredentialFile, Credentials, check_document};
 use config::{Config, StoreKind};
 use documents::DocumentSet;
@@ -74,6 +77,12 @@ impl Documents {
         let states = Some(EtcdStates::start(&link, folder));
         let (link, local) = (Some(link), Vec::new());
         Ok(Self { credentials, checks, endpoints, states, link, own, shared, local })
+    }
+
+    /// What gives permits to withdraw these addresses; `None`: there is no fleet.
+    pub fn permits(&self, addresses: Vec<String>) -> Option<Box<dyn Permits>> {
+        let link = self.link.as_ref()?;
+        Some(Box::new(EtcdPermits::start(link, addresses)))
     }
 
     /// Reads files again after a hot restart: the old process may have changed them after this one

@@ -115,7 +115,8 @@ impl RunningServer {
         let (tap, lists) = (TapThread::start(tap_settings(&config))?, AccessLists::default());
         let (sockets, on_queues) = ((&listening[..], shared), (placement, bypass));
         let plane = DataPlane::new(&config, sockets, on_queues, connections, tap);
-        let announcer = Announcer::new(&config, keeper).map(Arc::new);
+        let announcer = Announcer::new(&config, keeper, |addresses| documents.permits(addresses));
+        let announcer = announcer.map(Arc::new);
         let own_query = announcer.as_ref().map(|one| one.own_query().clone());
         let server = Arc::new(Server {
             started: SystemTime::now(),

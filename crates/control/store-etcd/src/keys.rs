@@ -14,6 +14,9 @@
 //! leaders/NAME                  the server that writes a map, under its lease
 //! kubernetes/KIND/…             an object of a cluster, as names need it: JSON
 //! wait/NAME                     the revision that a client of this server waits for
+//! anycast/servers/NAME          a server with announced addresses, until 10 minutes after its end
+//! anycast/permits/NAME          why it is withdrawn, under the same lease
+//! anycast/turn                  the server that took a permit last
 //! hold                          there while a server holds off the commits of others; a lease
 //! moving                        the staged commit whose sets are being moved to their keys
 //! ```
@@ -63,6 +66,8 @@ fixed_keys! {
     waits = "wait/";
     hold = "hold";
     moving = "moving";
+    announcing = "anycast/";
+    permit_turn = "anycast/turn";
 }
 
 impl Keys {
@@ -112,6 +117,14 @@ impl Keys {
 
     pub fn member(&self, name: &str) -> String {
         format!("{}members/{name}", self.0)
+    }
+
+    pub fn announcing_server(&self, name: &str) -> String {
+        format!("{}anycast/servers/{name}", self.0)
+    }
+
+    pub fn permit(&self, name: &str) -> String {
+        format!("{}anycast/permits/{name}", self.0)
     }
 
     pub fn wait(&self, name: &str) -> String {

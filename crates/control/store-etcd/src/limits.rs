@@ -108,3 +108,13 @@ pub const MAP_READY_GRACE: Duration = Duration::from_secs(15);
 pub const MAP_EVENTS_MAX: usize = 256;
 /// Causes of one outage that are compared before they are logged.
 pub const CAUSES_MAX: usize = 16;
+/// How long after its end a server counts among those with announced addresses.
+pub const PRESENCE_TTL: Duration = Duration::from_secs(10 * 60);
+/// How often it says that it is there.
+pub const PERMIT_RENEW: Duration = Duration::from_secs(60);
+/// How often a permit that was refused is asked for again.
+pub const PERMIT_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a request for a permit may take.
+pub const PERMIT_TIME_MAX: Duration = Duration::from_secs(3);
+/// How often a permit is tried to be taken while others take theirs.
+pub const PERMIT_TRIES: usize = 8;

@@ -51,7 +51,7 @@ impl ServerControl for TestServer {
         unreachable!("only the status is requested")
     }
 
-    fn withdraw(&self, _: Option<String>) -> Result<(), String> {
+    fn withdraw(&self, _: Option<String>, _: bool) -> Result<(), String> {
         unreachable!("only the status is requested")
     }
 

@@ -71,7 +71,7 @@ impl ServerControl for Fake {
         })
     }
 
-    fn withdraw(&self, reason: Option<String>) -> Result<(), String> {
+    fn withdraw(&self, reason: Option<String>, _: bool) -> Result<(), String> {
         match reason.as_deref() {
             Some("full disk") => Err("anycast.state cannot be saved".into()),
             _ => Ok(()),

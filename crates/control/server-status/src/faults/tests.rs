@@ -59,6 +59,7 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("thread_stuck", |status| status.stuck = Some("worker-0 has done".into()), "worker-0"),
     ("anycast_failed", |status| anycast(status).fault = why(), "why"),
     ("anycast_withdrawn", unannounced, "not announced: 192.0.2.53: worker-0"),
+    ("anycast_no_permit", |status| anycast(status).no_permit = why(), "why"),
     ("query_panicked", |status| panicked(status, 3_599.0), "3 panics in the handling of"),
     ("query_panicked", |status| panicked(status, 0.0), "one: a.rs:1:2: why, query a. A"),
     ("zone_unanswered", |status| status.zones[0].state = ZoneState::Unloaded, "loaded: a.test."),

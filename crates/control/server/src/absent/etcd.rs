@@ -1,4 +1,5 @@
 //! Stands for `store-etcd` in a build without the feature `etcd`: nothing of it can be started.
+use anycast::{PermitRequest, PermitState, Permits};
 use config::Feature;
 use documents::{Content, DocumentSet, MapEvent, MapWriter, Value, WriteError};
 use health::FleetStates;
@@ -103,6 +104,24 @@ impl EtcdStates {
     }
 
     pub fn status(&self) -> DocumentsStatus {
+        match *self.0 {}
+    }
+}
+
+pub struct EtcdPermits(Arc<EtcdLink>);
+
+impl EtcdPermits {
+    pub fn start(link: &Arc<EtcdLink>, _: Vec<String>) -> Self {
+        Self(Arc::clone(link))
+    }
+}
+
+impl Permits for EtcdPermits {
+    fn request(&self, _: Option<PermitRequest>) {
+        match *self.0 {}
+    }
+
+    fn state(&self) -> PermitState {
         match *self.0 {}
     }
 }

@@ -41,9 +41,9 @@ impl api::ServerControl for Server {
         self.anycast_status()
     }
 
-    fn withdraw(&self, reason: Option<String>) -> Result<(), String> {
+    fn withdraw(&self, reason: Option<String>, is_forced: bool) -> Result<(), String> {
         let none = || "[anycast] names no addresses".to_owned();
-        self.announcer.as_ref().ok_or_else(none)?.withdraw(reason)
+        self.announcer.as_ref().ok_or_else(none)?.withdraw(reason, is_forced)
     }
 
     fn manage_tokens(

@@ -322,6 +322,22 @@ campaign-upgrade:
 
 upgrades = $(abspath $(or $(CARGO_TARGET_DIR),target))/upgrades
 
+campaign-anycast: campaign-anycast-ends campaign-anycast-left campaign-anycast-flood
+
+anycast_campaign = cargo test --package dunlin --test all -- --ignored --nocapture anycast_campaign::
+
+campaign-anycast-ends:
+	@scripts/require test
+	@DUNLIN_KILLS=$(or $(KILLS),50) DUNLIN_HANGS=$(or $(HANGS),20) $(anycast_campaign)servers_that_end
+
+campaign-anycast-left:
+	@scripts/require test
+	@DUNLIN_KILLS=$(or $(KILLS),100) $(anycast_campaign)nothing_is_left
+
+campaign-anycast-flood:
+	@scripts/require test
+	@DUNLIN_SECONDS=$(or $(SECONDS),60) $(anycast_campaign)flood
+
 campaign-fleet: campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers \
   campaign-fleet-faults campaign-fleet-histories
 

@@ -12,6 +12,7 @@ mod pair;
 mod served;
 
 mod anycast;
+mod anycast_campaign;
 mod anycast_fleet;
 mod check;
 mod commands;

@@ -3,7 +3,7 @@ use crate::connection::RequestError;
 use crate::encoding::{self, NO_COMMIT, StoredCommit};
 use crate::keys::{Head, Keys, check_format};
 use crate::keyspace::{EtcdLink, Follower, Pages, Position, set_back};
-use crate::limits::{COMMITS_KEPT, COMMITS_QUEUED};
+use crate::limits::{COMMIT_WAIT, COMMITS_KEPT, COMMITS_QUEUED};
 use crate::list::{self, Listing};
 use crate::replica::Origin;
 use crate::shared::Shared;
@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use store::codec::milliseconds;
 use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, sleep_until};
 
 /// What the task found.
 pub enum Found {
@@ -50,11 +51,18 @@ pub struct CommitFollower {
     pub waker: WatchWaker,
     /// A commit that replaces everything was passed.
     pub is_restored: bool,
+    /// A newer revision than the commits that came, and until when its commit has to come.
+    pub awaited: Option<(Revision, Instant)>,
 }
 
 /// What a journal keeps of a write, to recognize it.
 fn identity(write: &PreparedWrite) -> (u64, String) {
     (milliseconds(write.when), write.by.to_string())
+}
+
+/// What etcd has when it is followed again decides.
+fn edited(key: &str) -> RequestError {
+    RequestError::Unanswered(format!("the key {key} in etcd was changed, and not by Dunlin"))
 }
 
 impl Follower for CommitFollower {
@@ -104,23 +112,47 @@ impl Follower for CommitFollower {
         if !is_commit && kv.key() != keys.revision().as_bytes() {
             return Ok(());
         }
+        if !is_commit && self.awaited().is_none() {
+            let head = Head::read(Some(kv.value()).filter(|_| is_put));
+            self.awaited = head.map(|head| (head.revision, Instant::now() + COMMIT_WAIT));
+        }
         if is_commit && is_put {
             if !self.pass(kv).await? {
                 return self.list_all().await;
             }
         } else if self.is_suspicious(kv, is_commit, is_put) {
-            let key = String::from_utf8_lossy(kv.key());
-            let why = format!("the key {key} in etcd was changed, and not by Dunlin");
-            // What etcd has now decides.
-            return Err(RequestError::Unanswered(why));
+            return Err(edited(&String::from_utf8_lossy(kv.key())));
         }
         Ok(())
+    }
+
+    async fn due(&mut self) {
+        match self.awaited() {
+            Some(until) => sleep_until(until).await,
+            None => pending().await,
+        }
+    }
+
+    async fn work(&mut self) -> Result<bool, RequestError> {
+        match self.awaited() {
+            Some(until) if until <= Instant::now() => {
+                self.awaited = None;
+                Err(edited(&self.shared.link.keys.revision()))
+            }
+            _ => Ok(false),
+        }
     }
 
     async fn ended(&mut self, _: &str, _: bool) {}
 }
 
 impl CommitFollower {
+    /// Until when a commit has to come.
+    fn awaited(&self) -> Option<Instant> {
+        let is_missing = |(revision, _): &(Revision, Instant)| *revision > self.known.revision;
+        self.awaited.filter(is_missing).map(|(_, until)| until)
+    }
+
     /// The keys have this form, which the writer reports.
     fn note_form(&self, form: Option<Form>) {
         self.shared.has_form(form);

@@ -67,6 +67,8 @@ pub const WAIT_KEPT: Duration = Duration::from_secs(1);
 pub const HOLD_TTL: Duration = Duration::from_secs(10);
 /// How long before the end of a write it is tried last.
 pub const LAST_TRY: Duration = Duration::from_millis(500);
+/// After a newer revision came, how long its commit may take: the watch brings it at once.
+pub const COMMIT_WAIT: Duration = Duration::from_secs(1);
 /// The pause before a commit that another server holds off is tried again.
 pub const HOLD_PAUSE: Duration = Duration::from_millis(100);
 /// How often other servers may commit before a large batch, until it holds them off.

@@ -208,6 +208,7 @@ impl EtcdStore {
             found: send,
             waker: Arc::clone(&waker),
             is_restored: false,
+            awaited: None,
         };
         let shared = Arc::clone(&self.shared);
         let runtime = &self.shared.link.runtime;

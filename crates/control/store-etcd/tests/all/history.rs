@@ -47,29 +47,43 @@ fn server_that_missed_deleted_commits_reads_everything() {
     assert!(second.get("www.example.org.").is_some());
 }
 
-/// The newest revision is lowered by hand, so record sets are newer than that.
-#[test]
-fn lowered_revision_is_refused_and_can_be_adopted() {
+/// The newest revision is changed by hand.
+fn revision_is_edited(revision: u64, why: &str, why_of_fresh: Option<&str>) {
     let Some(etcd) = Etcd::start_or_skip(1) else { return };
     let nodes: Vec<Node> = (0..2).map(|_| Node::start(&etcd)).collect();
     nodes[0].create("example.org.").unwrap();
     nodes[0].put("www.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
     eventually(|| nodes[1].revision() == nodes[0].revision());
     let client = Operator::of(&etcd);
-    client.put("/dunlin/revision", format!("1 {:032x}", 7));
-    eventually(|| nodes.iter().all(|node| refuses(node, "etcd was set back")));
-    let fresh = Node::start(&etcd);
-    let why = "of revision 2, and its newest revision is 1: its keys were";
-    eventually(|| match fresh.create("example.net.") {
-        Err(Refused::Unavailable(told)) => told.contains(why),
-        _ => false,
+    client.put("/dunlin/revision", format!("{revision} {:032x}", 7));
+    eventually(|| nodes.iter().all(|node| refuses(node, why)));
+    let fresh = why_of_fresh.map(|why| {
+        let fresh = Node::start(&etcd);
+        eventually(|| match fresh.create("example.net.") {
+            Err(Refused::Unavailable(told)) => told.contains(why),
+            _ => false,
+        });
+        fresh
     });
     nodes[0].service().adopt().wait().unwrap();
-    for other in [&nodes[1], &fresh] {
+    for other in fresh.iter().chain([&nodes[1]]) {
         eventually(|| other.revision() == nodes[0].revision());
         assert!(other.get("www.example.org.").is_some());
         assert_eq!(nodes[0].export(), other.export());
     }
+}
+
+/// Record sets are newer than the newest revision.
+#[test]
+fn lowered_revision_is_refused_and_can_be_adopted() {
+    let why_of_fresh = "of revision 2, and its newest revision is 1: its keys were";
+    revision_is_edited(1, "etcd was set back", Some(why_of_fresh));
+}
+
+/// etcd lacks the commits up to the newest revision.
+#[test]
+fn raised_revision_is_refused_and_can_be_adopted() {
+    revision_is_edited(102, "lacks commits after revision 2", None);
 }
 
 /// A server that could not read a key reads everything once the key is another one: also then only

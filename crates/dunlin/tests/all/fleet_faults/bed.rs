@@ -197,11 +197,13 @@ impl Bed {
         assert_eq!(status, 200, "{text}");
         self.put_fillers();
         for name in 0..NAMES {
-            assert_eq!(self.set(0, &counter_name(name), 1).0, 200);
+            let (status, text) = self.set(0, &counter_name(name), 1);
+            assert_eq!(status, 200, "{text}");
             self.load.counters[name].sent.store(1, Relaxed);
         }
         for marker in 0..SERVERS {
-            assert_eq!(self.set(0, &marker_name(marker), 1).0, 200);
+            let (status, text) = self.set(0, &marker_name(marker), 1);
+            assert_eq!(status, 200, "{text}");
         }
     }
 

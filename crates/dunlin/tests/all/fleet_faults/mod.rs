@@ -109,7 +109,7 @@ impl Run {
     /// Waits until a server refuses writes by this status and words.
     fn is_refused(&mut self, server: usize, status: u16, words: &str) {
         let what = format!("server {server} refuses by {status} {words}");
-        wait::until(&what, || {
+        wait::until_ok(&what, || {
             let began = Instant::now();
             // Another value each time: a write that changes nothing needs no space.
             self.sent += 1;
@@ -120,10 +120,10 @@ impl Run {
                 assert!(!self.is_strict || is_soon, "a refusal took {took:?}: {text}");
                 let retry = text.to_lowercase().contains("retry-after");
                 assert_eq!(retry, status == 503, "{text}");
-                return Some(());
+                return Ok(());
             }
             assert!(matches!(found, 200 | 503 | 504), "{found} {text}");
-            None
+            Err(format!("{found} {text}"))
         });
     }
 

@@ -72,6 +72,17 @@ fn check(zone: &Zone, sets: &Sets) {
     assert_eq!(zone.count().1, records);
 }
 
+/// RFC 4592 §2.2.3: it matches, and has no data.
+#[test]
+fn wildcard_that_only_names_below_it_make_is_known_after_a_change() {
+    let mut zone = load(&Sets::new(), None);
+    zone.change(name("a.*.zone.test.").as_name(), Rtype::TXT, Some((60, &[b"\x01x"]))).unwrap();
+    assert!(zone.facts().wildcards.contains(0));
+    let mut zone = load(&Sets::new(), None);
+    zone.declare(b"\x01a\x01*\x01b", Declared::Name).unwrap();
+    assert!(zone.facts().wildcards.contains(1));
+}
+
 #[test]
 fn changes_equal_a_load_of_the_result() {
     let mut rng = fastrand::Rng::with_seed(99);

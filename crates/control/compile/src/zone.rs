@@ -144,7 +144,7 @@ impl Zone {
             self.remove_with_empty_parents(name);
             return Ok(());
         }
-        let mut work = ZoneEdit::default();
+        let mut work = ZoneEdit { facts: self.facts, ..ZoneEdit::default() };
         if old.is_none() {
             work.add_empty_parents(self, name);
         }
@@ -155,7 +155,7 @@ impl Zone {
         }
         pack::set_declared(&mut work.nodes[start..], declared);
         work.is_new.push(old.is_none());
-        let mut facts = self.facts;
+        let mut facts = work.facts;
         let noted = facts.note(Node::new(&work.nodes[start..]));
         noted.map_err(|why| ZoneProblem { place: None, rule: why.rule, what: why.what })?;
         let crowded = |what| ZoneProblem { place: None, rule: BrokenRule::LIMIT, what };
@@ -329,7 +329,12 @@ impl<'c> ZoneEdit<'c> {
             missing.push(above);
             rest = above;
         }
-        missing.iter().rev().for_each(|name| pack::bare_node(&mut self.nodes, name));
+        for name in missing.iter().rev() {
+            let start = self.nodes.len();
+            pack::bare_node(&mut self.nodes, name);
+            // One may be a wildcard. Only an apex can be wrong.
+            let _ = self.facts.note(Node::new(&self.nodes[start..]));
+        }
         self.is_new.extend(missing.iter().map(|_| true));
     }
 }

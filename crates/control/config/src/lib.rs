@@ -10,6 +10,7 @@ mod health;
 mod kubernetes;
 pub mod limits;
 mod names;
+mod network;
 mod operate;
 mod resolv_conf;
 mod roles;
@@ -28,6 +29,7 @@ pub use forward::{Cache, Forward, Mode};
 pub use health::{Health, read_check_keys};
 pub use kubernetes::{Compat, Kubernetes, PodNames};
 pub use names::Hosts;
+pub use network::{DenyAnswer, Network, NetworkNames};
 pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use resolv_conf::read_nameservers;
 pub use roles::Roles;
@@ -36,7 +38,7 @@ pub use store::{Etcd, Store, StoreKind};
 pub use upstream::{ServerAddress, Upstream};
 pub use xdp::{Queues, Xdp};
 
-use crate::limits::{CONFIG_LEN_MAX, REWRITES_MAX, ZONES_MAX};
+use crate::limits::{CONFIG_LEN_MAX, NETWORKS_MAX, REWRITES_MAX, ZONES_MAX};
 pub use diagnostic::Diagnostic;
 use image::{RewriteRule, Rewrites};
 use listen::Certificates;
@@ -95,6 +97,8 @@ pub struct Config {
     pub etcd: Etcd,
     /// In the order that [`image::Rewrites`] needs.
     pub rewrites: Vec<RewriteRule>,
+    /// Sections `[[network]]`.
+    pub networks: Vec<Network>,
     /// Sections `[[zone]]`.
     pub zones: Vec<Zone>,
 }
@@ -212,6 +216,10 @@ impl Config {
             rewrites.extend(names::read_rewrite(section, &mut seen));
         });
         Rewrites::sort(&mut rewrites);
+        let (mut networks, mut earlier) = (Vec::new(), network::Earlier::default());
+        root.sections("network", "[[network]]", NETWORKS_MAX, |section| {
+            networks.extend(Network::read(section, file, &mut earlier));
+        });
         let mut zones = Vec::new();
         let mut names = HashMap::new();
         root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
@@ -241,6 +249,7 @@ impl Config {
             store,
             etcd,
             rewrites,
+            networks,
             zones,
         };
         config.place(file.parent().unwrap_or(Path::new("")));

@@ -31,6 +31,20 @@ pub const STATUS_RANGES_MAX: usize = 32;
 pub const OPS_HOSTS_MAX: usize = 64;
 /// Entries of one list of prefixes.
 pub const PREFIXES_MAX: usize = 1 << 12;
+/// Networks of one config.
+pub const NETWORKS_MAX: usize = u16::MAX as usize - 1;
+/// Prefixes of all networks.
+pub const NETWORK_PREFIXES_MAX: usize = 100_000;
+/// Bytes of the name of a network.
+pub const NETWORK_NAME_LEN_MAX: usize = 63;
+/// Names in one list of `deny` or `allow`.
+pub const DENY_NAMES_MAX: usize = 1 << 12;
+/// Bytes of a file of denied names.
+pub const DENY_FILE_LEN_MAX: u64 = 64 << 20;
+/// Names of such a file.
+pub const DENY_FILE_NAMES_MAX: usize = 1_000_000;
+/// Addresses in place of those of a denied name.
+pub const DENY_ADDRESSES_MAX: usize = 8;
 /// Queries or responses a second of a rate limit.
 pub const RATE_MAX: u32 = 1_000_000;
 /// Bytes of the tables of rate limits.

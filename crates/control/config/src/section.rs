@@ -98,6 +98,16 @@ impl<'t, 'p> Section<'t, 'p> {
         self.problems.add(value.span().start, wrong);
     }
 
+    /// Reports errors of another file.
+    pub fn note(&mut self, found: Vec<Diagnostic>) {
+        for problem in found {
+            match self.problems.found.len() {
+                DIAGNOSTICS_MAX => self.problems.more += 1,
+                _ => self.problems.found.push(problem),
+            }
+        }
+    }
+
     /// A value, or its default if the key is absent or invalid.
     pub fn read<T>(
         &mut self,

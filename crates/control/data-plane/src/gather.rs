@@ -1,11 +1,12 @@
 //! Builds the status on request. SIGUSR1 logs the counters.
 use crate::threads::ThreadCounters;
 use answer::{NOTIFY_NAMES, TYPE_NAMES};
-use handler::{FIRST_NOTIFY, FIRST_TYPE, PANICS, PROBE_ANSWERS, TRUNCATED};
+use handler::{FIRST_NOTIFY, FIRST_TYPE, NETWORK_RCODES, PANICS, PROBE_ANSWERS, TRUNCATED};
 use packet::DropReason;
-use server_status::{PanicStatus, StatusHistogram, StreamStatus, ThreadStatus};
+use server_status::{NetworkStatus, PanicStatus, StatusHistogram, StreamStatus, ThreadStatus};
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use sync::CountersView;
 use wire::Rcode;
 use worker::{Connections, LatencyHistogram, WorkerTotals};
 
@@ -42,6 +43,18 @@ pub fn thread(counted: &ThreadCounters) -> ThreadStatus {
 /// The answers of all threads to queries of the server itself through its announced addresses.
 pub fn probe_answers(counters: &[ThreadCounters]) -> u64 {
     counters.iter().map(|counted| counted.answers.read()[PROBE_ANSWERS]).sum()
+}
+
+/// Replies by network and response code, of all threads.
+pub fn networks(counters: &[ThreadCounters], names: &[String]) -> Vec<NetworkStatus> {
+    let sums = CountersView::sum(counters.iter().map(|counted| &counted.by_network));
+    let of = |(name, counts): (&String, &[u64])| {
+        let codes = NETWORK_RCODES.iter().zip(counts).filter(|(_, count)| **count > 0);
+        let rcodes = codes.map(|(rcode, count)| (rcode.name().to_owned(), *count)).collect();
+        NetworkStatus { name: name.clone(), rcodes }
+    };
+    let all = names.iter().zip(sums.chunks_exact(NETWORK_RCODES.len())).map(of);
+    all.filter(|network| !network.rcodes.is_empty()).collect()
 }
 
 /// The panics of all threads.

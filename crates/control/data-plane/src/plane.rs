@@ -13,8 +13,8 @@ use admin::{SharedSocket, SocketKind};
 use config::{Cache, Config, Steering, Streams};
 use handler::{ControlReceiver, Settings};
 use query_samples::TapThread;
-use server_status::Status;
 use server_status::command::{Command, CommandOutcome};
+use server_status::{NetworkStatus, Status};
 use std::error::Error;
 use std::io;
 use std::net::SocketAddr;
@@ -213,6 +213,12 @@ impl DataPlane {
         status.panics = gather::panics(self.counters());
         status.tap = self.tap.status();
         status.hot = self.tap.hot();
+    }
+
+    /// Replies by network: `names` are those of the counters, the last is of all others. Counters
+    /// without a reply are left out.
+    pub fn networks(&self, names: &[String]) -> Vec<NetworkStatus> {
+        gather::networks(self.counters(), names)
     }
 
     /// Logs new faults of upstreams and their ends.

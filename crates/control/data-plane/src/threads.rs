@@ -1,6 +1,6 @@
 //! The threads that answer: workers, and streams beside them.
 use compile::Image;
-use handler::{Answerer, COUNTERS, ControlReceiver};
+use handler::{Answerer, COUNTERS, ControlReceiver, NETWORK_COUNTERS};
 
 use crate::bypass::QueuePort;
 use crate::limits::HTTP_NICENESS;
@@ -32,6 +32,8 @@ pub struct ThreadCounters {
     pub cpu: Option<usize>,
     pub plane: CountersView<{ worker::COUNTERS }>,
     pub answers: CountersView<COUNTERS>,
+    /// Replies by the network of the client.
+    pub by_network: CountersView<NETWORK_COUNTERS>,
     /// The status of its upstream client, if forward rules exist.
     pub forwarded: Option<StatusView>,
     /// The last panic of all threads.
@@ -113,7 +115,7 @@ impl Threads {
         let (mut controls, panics) = (Vec::new(), PanicLog::default());
         for (n, (ports, cpu)) in ports.into_iter().zip(worker_cpus).enumerate() {
             let mut app = deps.answerer(&panics)?;
-            answers.push((app.counters(), app.forwarded()));
+            answers.push((app.counters(), app.by_network(), app.forwarded()));
             commanders.extend(app.command()?.map(|commander| (worker(n), commander)));
             controls.push(app.control(Arc::clone(&deps.control_waker))?);
             setups.push(WorkerSetup { ports, app, cpu: *cpu });
@@ -121,7 +123,7 @@ impl Threads {
         let mut apps = Vec::new();
         for n in 0..config.threads {
             let mut app = deps.answerer(&panics)?;
-            answers.push((app.counters(), app.forwarded()));
+            answers.push((app.counters(), app.by_network(), app.forwarded()));
             commanders.extend(app.command()?.map(|commander| (stream(n), commander)));
             controls.push(app.control(Arc::clone(&deps.control_waker))?);
             apps.push(app);
@@ -135,14 +137,17 @@ impl Threads {
         let counters = workers
             .chain(beside)
             .zip(plane.zip(answers))
-            .map(|((name, transport, cpu), (plane, (answers, forwarded)))| ThreadCounters {
-                name,
-                transport,
-                cpu,
-                plane,
-                answers,
-                forwarded,
-                panics: panics.clone(),
+            .map(|((name, transport, cpu), (plane, (answers, by_network, forwarded)))| {
+                ThreadCounters {
+                    name,
+                    transport,
+                    cpu,
+                    plane,
+                    answers,
+                    by_network,
+                    forwarded,
+                    panics: panics.clone(),
+                }
             })
             .collect();
         Ok(StartedThreads { threads: Self { fleet, streams }, counters, commanders, controls })

@@ -3,6 +3,7 @@
 mod anycast;
 mod health;
 mod kubernetes;
+mod networks;
 mod signatures;
 
 use crate::exposition::{Exposition, Format, Kind};
@@ -35,6 +36,7 @@ pub fn write(status: &Status, healthy: bool, asked: RequestCounts, format: Forma
         .sample(&[], u8::from(healthy));
     faults(&mut out, &status.faults);
     threads(&mut out, &status.threads);
+    networks::write(&mut out, &status.networks);
     zones(&mut out, &status.zones, status.held.len(), status.saving.is_none());
     signatures::write(&mut out, &status.zones, status.gathered_seconds);
     hosts(&mut out, &status.hosts);

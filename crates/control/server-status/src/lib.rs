@@ -16,6 +16,7 @@ mod histogram;
 mod hosts;
 mod kubernetes;
 mod limits;
+mod networks;
 mod process;
 mod readiness;
 mod shards;
@@ -34,6 +35,7 @@ pub use held::HeldZone;
 pub use histogram::StatusHistogram;
 pub use hosts::HostsStatus;
 pub use kubernetes::{KubernetesStatus, KubernetesStream};
+pub use networks::NetworkStatus;
 pub use process::Process;
 pub use readiness::hindrance;
 pub use shards::ShardStatus;
@@ -91,6 +93,9 @@ pub struct Status {
     pub was_ready: bool,
     /// Panics of the threads that answer, each of which cost one query.
     pub panics: PanicStatus,
+    /// Replies by the network of the client: those with a reply, in the order of the config.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<NetworkStatus>,
     /// Workers, then stream threads.
     pub threads: Vec<ThreadStatus>,
     /// The stream connections.

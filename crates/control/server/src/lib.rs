@@ -17,6 +17,7 @@ mod kubernetes;
 mod kubernetes;
 mod limits;
 mod live;
+mod networks;
 mod prober;
 mod resources;
 mod rest;

@@ -142,6 +142,11 @@ impl Live {
         Ok(live)
     }
 
+    /// The names of the counters of networks, in their order.
+    pub fn network_names(&self) -> Vec<String> {
+        self.lasting.networks.names()
+    }
+
     /// The forward rules in use.
     pub fn forwards(&self) -> &ForwardTable {
         &self.forwards

@@ -1,5 +1,6 @@
 //! Builds the threads' settings from a config, and keeps the state that outlives a change.
 use crate::control_messages::handled_opcodes;
+use crate::networks::LastingNetworks;
 use answer::CookieSecret;
 use config::{Config, Denied, Diagnostic, Rate};
 use data_plane::ForwardTable;
@@ -16,6 +17,8 @@ pub struct LastingState {
     /// Debts of clients, created when the limit is first set.
     clients: OnceLock<Arc<DebtTable>>,
     replies: OnceLock<Arc<DebtTable>>,
+    /// Counters of networks, and the key of names that they deny.
+    pub networks: LastingNetworks,
     /// Bytes of one table.
     table_len: usize,
     /// The idle timeout of streams, in units of 100 ms. It changes only with a restart.
@@ -41,6 +44,7 @@ impl LastingState {
             own_query,
             clients: OnceLock::new(),
             replies: OnceLock::new(),
+            networks: LastingNetworks::new()?,
             table_len: usize::try_from(config.limits.memory / 2).unwrap_or(usize::MAX),
         })
     }
@@ -83,7 +87,9 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
     };
     let clients = lasting.limit(&lasting.clients, &limits.rate)?;
     let replies = lasting.limit(&lasting.replies, &limits.responses)?;
-    let limited = clients.is_some() || replies.is_some() || !acl.allows_all_queries();
+    let networks = lasting.networks.list(config);
+    let limited =
+        clients.is_some() || replies.is_some() || !acl.allows_all_queries() || !networks.is_empty();
     Ok(Settings {
         udp_size_max: server.udp_size_max,
         cookie_secrets,
@@ -100,6 +106,7 @@ pub fn settings(config: &Config, lasting: &LastingState) -> Result<Settings, get
         clients,
         replies,
         limited,
+        networks,
         proxies: AccessList::of(&config.proxy.from),
         rewrites: config.rewrites.clone(),
         own_query: lasting.own_query.clone(),

@@ -5,26 +5,32 @@
 //! space: an access list of 1,000 prefixes, a rate for clients, a rate for replies, and a cookie of
 //! a client that comes again. Each may cost a quarter of the hit without it.
 //!
+//! The same with a table of networks of 1,000 prefixes, for clients of both families in none of
+//! them.
+//!
 //! And what another server said of a name, that is known from its last answer.
 //!
 //! A limit that is passed fails the run: `cargo bench -p answer`.
 #![allow(missing_docs, reason = "the macros make undocumented items")]
 
 use answer::{
-    AnswerCounts, CacheLookup, CookieSecret, Limiter, Limits, Now, Policy, Resolver, Scratch,
-    TtlLimits, batch, relay,
+    AnswerCounts, CacheLookup, ClientNetworks, CookieSecret, DeniedAnswer, Limiter, Limits,
+    NameRules, Network, Now, Policy, Resolver, Scratch, TtlLimits, batch, relay,
 };
 use cache::{Bucket, Cache, CacheHit, CacheKey, CacheShape, CacheState, Insertion, QueryKind};
 use compile::{Image, Loader};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint, EventKind};
 use image::{ForwardRule, Forwards, HashKey};
-use limit::{Acl, AclRule, DebtSet, Networks, Prefix, Rate, RateTable, TableKey};
+use limit::{
+    Acl, AclRule, DebtSet, NetworkBounds, NetworkTable, Networks, Prefix, RangeIndex, Rate,
+    RateTable, TableKey,
+};
 use packet::{BURST_MAX, Packet, Transport};
 use std::hint::black_box;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use wire::{Name, NameBuf, Rtype, Suffixes};
+use wire::{Name, NameBuf, QName, Rtype, Suffixes};
 
 /// Services of the anchor zone.
 const NAMES: u32 = 1_000_000;
@@ -36,6 +42,9 @@ const NXDOMAIN_MAX: u64 = 600 * BURST_MAX as u64;
 /// Most instructions of a burst of hits in that zone, and of one with a limit in use.
 const FEW_MAX: u64 = 395 * BURST_MAX as u64;
 const USED_MAX: u64 = FEW_MAX + FEW_MAX / 4;
+/// Most with a table of networks, for clients of IPv4 and of IPv6.
+const NETWORKS_V4_MAX: u64 = FEW_MAX + 60 * BURST_MAX as u64;
+const NETWORKS_V6_MAX: u64 = FEW_MAX + 120 * BURST_MAX as u64;
 /// Most where every client was never seen before, as in a flood of sources that are made up.
 const NEW_MAX: u64 = 729 * BURST_MAX as u64;
 /// Most where each cookie has to be made again to see whether it is ours.
@@ -57,6 +66,7 @@ struct Responder {
     answer_counts: AnswerCounts,
     use_limits: Use,
     rules: Rules,
+    places: Places,
     sets: Vec<DebtSet>,
     forwards: [ForwardRule; 1],
     known: ForwardedAnswer,
@@ -124,12 +134,86 @@ enum Use {
     Replies,
     Cookies,
     Others,
+    Networks,
+    NetworksOfV6,
 }
 
 /// An access list.
 struct Rules {
     v4: Vec<u32>,
     v6: Vec<u128>,
+}
+
+/// A table of networks, each of one prefix of both families.
+struct Places {
+    v4: (Vec<u32>, Vec<u16>, RangeIndex, Vec<u32>),
+    v6: (Vec<u128>, Vec<u16>, RangeIndex, Vec<u32>),
+    networks: Vec<Network>,
+}
+
+/// Site n of a /32.
+fn site(n: u32) -> u128 {
+    0x2001_0db8 << 96 | u128::from(n.wrapping_mul(0x9e37) & 0xffff) << 80
+}
+
+/// Clients of the same /32, at no such site.
+fn client_v6(n: u32) -> Ipv6Addr {
+    Ipv6Addr::from_bits(site(PREFIXES + n * 7) | 1)
+}
+
+impl Places {
+    fn new() -> Self {
+        let mut prefixes: Vec<(Prefix, u16)> = (0..PREFIXES)
+            .flat_map(|n| {
+                let v4 = Ipv4Addr::from_bits(n.wrapping_mul(0x0041_8937) & !0xff).into();
+                let v6 = Ipv6Addr::from_bits(site(n)).into();
+                [(v4, 24), (v6, 48)].map(|(address, len)| {
+                    (Prefix::new(address, len).expect("a prefix"), n as u16 + 1)
+                })
+            })
+            .collect();
+        let (mut v4, mut v6) = ((Vec::new(), vec![0]), (Vec::new(), vec![0]));
+        NetworkTable::flatten(
+            &mut prefixes,
+            |at, number| {
+                v4.0.push(at);
+                v4.1.push(number);
+            },
+            |at, number| {
+                v6.0.push(at);
+                v6.1.push(number);
+            },
+        );
+        let ((index_v4, len_v4), (index_v6, len_v6)) =
+            (RangeIndex::of(&v4.0), RangeIndex::of(&v6.0));
+        let (mut entries_v4, mut entries_v6) = (vec![0; len_v4], vec![0; len_v6]);
+        index_v4.fill(&v4.0, &mut entries_v4);
+        index_v6.fill(&v6.0, &mut entries_v6);
+        Self {
+            v4: (v4.0, v4.1, index_v4, entries_v4),
+            v6: (v6.0, v6.1, index_v6, entries_v6),
+            networks: vec![Network::default(); PREFIXES as usize + 1],
+        }
+    }
+
+    fn networks(&self) -> ClientNetworks<'_> {
+        let Self { v4, v6, networks } = self;
+        let v4 = NetworkBounds { bounds: &v4.0, numbers: &v4.1, index: v4.2, entries: &v4.3 };
+        let v6 = NetworkBounds { bounds: &v6.0, numbers: &v6.1, index: v6.2, entries: &v6.3 };
+        ClientNetworks { table: NetworkTable { v4, v6 }, networks, rules: &NoRules }
+    }
+}
+
+struct NoRules;
+
+impl NameRules for NoRules {
+    fn deny(&self, _network: u16, _name: &QName) -> bool {
+        false
+    }
+
+    fn answer(&self, _network: u16) -> DeniedAnswer<'_> {
+        DeniedAnswer::Refused
+    }
 }
 
 /// As random as a key must be.
@@ -177,6 +261,10 @@ impl Responder {
                 policy.limits = Some(Limits { replies, ..Limits::default() });
             }
             Use::Cookies => policy.cookie_secrets = SECRETS,
+            Use::Networks | Use::NetworksOfV6 => {
+                let networks = Some(self.places.networks());
+                policy.limits = Some(Limits { networks, ..Limits::default() });
+            }
             Use::Others => policy.forwards = Forwards::new(&self.forwards),
         }
         policy
@@ -239,6 +327,7 @@ fn warm(use_limits: Use, names: u32, name: impl Fn(u32) -> String) -> Responder 
         answer_counts: AnswerCounts::default(),
         use_limits,
         rules: Rules::new(),
+        places: Places::new(),
         sets: (0..limit::limits::SETS_DEFAULT).map(|_| DebtSet::new()).collect(),
         forwards: [ForwardRule { suffix: NameBuf::root(), group: 0 }],
         known: ForwardedAnswer::default(),
@@ -288,7 +377,10 @@ fn burst(mut responder: Responder, answer: Answer) -> Responder {
     for (at, (buf, question)) in buffers.iter_mut().zip(&responder.questions).enumerate() {
         buf.fill(0);
         buf[..question.len()].copy_from_slice(question);
-        let peer = SocketAddr::from((Ipv4Addr::from_bits(client(at as u32)), 5353));
+        let peer = match responder.use_limits {
+            Use::NetworksOfV6 => (client_v6(at as u32), 5353).into(),
+            _ => SocketAddr::from((Ipv4Addr::from_bits(client(at as u32)), 5353)),
+        };
         packets.push(Packet::new(buf, question.len(), peer, Transport::Datagram));
     }
     let mut known = std::mem::take(&mut responder.known);
@@ -436,6 +528,18 @@ fn used(responder: Responder) -> Responder {
     all_hit(responder)
 }
 
+#[library_benchmark(config = config(NETWORKS_V4_MAX))]
+#[bench::v4(args = (Use::Networks), setup = few)]
+fn networks_v4(responder: Responder) -> Responder {
+    all_hit(responder)
+}
+
+#[library_benchmark(config = config(NETWORKS_V6_MAX))]
+#[bench::v6(args = (Use::NetworksOfV6), setup = few)]
+fn networks_v6(responder: Responder) -> Responder {
+    all_hit(responder)
+}
+
 #[library_benchmark(config = config(UNKNOWN_MAX))]
 #[bench::unknown(args = (Use::Cookies), setup = few_from_newcomers)]
 fn new_cookie(responder: Responder) -> Responder {
@@ -463,6 +567,17 @@ fn resolver(responder: Responder) -> Responder {
 
 library_benchmark_group!(
     name = instructions,
-    benchmarks = [hit, nxdomain, unlimited, used, turns, new_cookie, newcomers, resolver]
+    benchmarks = [
+        hit,
+        nxdomain,
+        unlimited,
+        used,
+        networks_v4,
+        networks_v6,
+        turns,
+        new_cookie,
+        newcomers,
+        resolver
+    ]
 );
 main!(library_benchmark_groups = instructions);

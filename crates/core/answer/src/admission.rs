@@ -1,7 +1,8 @@
-//! Admission: access lists, and a query rate for each client.
+//! Admission: access lists, a query rate for each client, and names denied by network.
 //!
 //! A whole burst is admitted before it is parsed. The table entries of all its clients are
 //! prefetched before the first client is charged.
+use crate::networks::ClientNetworks;
 use crate::{Disposition, Now, Policy, cookies};
 use limit::{Acl, Charge, ClientAccount, Networks, Rate, RateTable};
 use packet::{BURST_MAX, DropReason, Packet, Transport, prefetch};
@@ -21,13 +22,15 @@ pub struct Limits<'p> {
     pub clients: Option<Limiter<'p>>,
     /// Rate of replies of one class to one network, over UDP and to clients without a valid cookie.
     pub replies: Option<Limiter<'p>>,
+    /// The networks of clients; `None`: none is configured, or they are found already.
+    pub networks: Option<ClientNetworks<'p>>,
 }
 
 impl Default for Limits<'_> {
     /// All clients may send any number of queries.
     fn default() -> Self {
         let (access, exempt) = (Acl::ALL, Acl::NONE);
-        Self { access, silent: false, exempt, clients: None, replies: None }
+        Self { access, silent: false, exempt, clients: None, replies: None, networks: None }
     }
 }
 
@@ -73,6 +76,8 @@ enum BurstFinding {
     /// The client exceeds its rate, or this query slips through. The access list is not checked
     /// yet.
     Charged(Charge),
+    /// The network of the client denies names.
+    Ruled,
 }
 
 /// Accounts of a client: one for queries that a spoofer can send, one for queries that only the
@@ -89,13 +94,15 @@ pub(crate) struct ClientLimiter<'k, 'p> {
 }
 
 impl<'k, 'p> ClientLimiter<'k, 'p> {
-    /// Checks a whole burst. Returns `None` if all packets may pass.
+    /// Checks a whole burst, whose clients were placed; `denies`: a network of theirs denies names.
+    /// Returns `None` if all packets may pass.
     #[inline(never)]
     pub(crate) fn new(
         limits: &'k Limits<'p>,
         policy: &'k Policy<'p>,
         now: Now,
         packets: &[Packet<'_>],
+        denies: bool,
     ) -> Option<Self> {
         let mut client_limiter =
             Self { limits, policy, now, findings: [BurstFinding::Admitted; BURST_MAX] };
@@ -105,6 +112,10 @@ impl<'k, 'p> ClientLimiter<'k, 'p> {
         }
         if let Some(limiter) = &limits.clients {
             found |= client_limiter.charge_clients(limiter, packets);
+        }
+        if let Some(networks) = limits.networks.as_ref().filter(|_| denies) {
+            client_limiter.find_ruled(networks, packets);
+            found = true;
         }
         found.then_some(client_limiter)
     }
@@ -119,6 +130,16 @@ impl<'k, 'p> ClientLimiter<'k, 'p> {
             }
         }
         found
+    }
+
+    /// Marks packets whose names are checked.
+    #[inline(always)]
+    fn find_ruled(&mut self, networks: &ClientNetworks<'p>, packets: &[Packet<'_>]) {
+        for (finding, packet) in self.findings.iter_mut().zip(packets) {
+            if *finding == BurstFinding::Admitted && networks.network(packet).denies {
+                *finding = BurstFinding::Ruled;
+            }
+        }
     }
 
     /// Charges the clients and marks those above their rate. Refused queries are charged too:
@@ -160,11 +181,17 @@ impl<'k, 'p> ClientLimiter<'k, 'p> {
             return Some(disposition);
         }
         match self.limits.access.lists(packet.context.client.ip()) {
-            true => None,
+            true => self.deny(query, packet),
             false if self.is_notify(query, packet) => None,
             false if self.limits.silent => Some(Disposition::Dropped(DropReason::Denied)),
             false => Some(refuse(Disposition::Denied, query, packet)),
         }
+    }
+
+    /// The disposition of a query for a name that is denied to its client.
+    fn deny<'w>(&self, query: &mut Query, packet: &Packet<'_>) -> Option<Disposition<'w>> {
+        let networks = self.limits.networks.as_ref()?;
+        networks.deny(query, packet).then_some(Disposition::NameDenied(packet.network))
     }
 
     /// Whether it is a NOTIFY of a client that may send one, though it may send no query.

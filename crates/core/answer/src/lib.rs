@@ -2,7 +2,8 @@
 //!
 //! The order of work, each step a file:
 //!
-//! 1. [`admission`] applies access lists and query rates, if configured.
+//! 1. [`networks`] finds the network of each client, and [`admission`] applies access lists, query
+//!    rates and denied names, if configured.
 //! 2. [`classify`] is the first pass over a burst: parse (`wire`), find the owner of the name
 //!    (`image::ZoneTable`), hash, prefetch.
 //! 3. [`cache_path`] answers from the cache and [`fast_path`] from a zone, where the query is
@@ -42,6 +43,7 @@ mod forwarded_response;
 mod hosts;
 pub mod limits;
 mod name_owner;
+mod networks;
 mod panicked;
 mod rename;
 mod reply;
@@ -60,6 +62,7 @@ pub use counters::{AnswerCounts, NOTIFY_NAMES, TYPE_NAMES};
 pub use forwarded_response::{
     FAILURE_LEN_MAX, ForwardedRecords, TtlLimits, failure, is_failure, relay,
 };
+pub use networks::{ClientNetworks, DeniedAnswer, NameRules, Network};
 pub use panicked::{answer_panicked, cut_unsettled};
 pub use resolver::{CacheLookup, NoForwarding, Resolver, is_old};
 
@@ -218,6 +221,8 @@ enum Disposition<'w> {
     Signed,
     /// The client gets REFUSED: the access list does not contain it.
     Denied,
+    /// The name is denied to clients of the network with this number.
+    NameDenied(u16),
     /// The client gets REFUSED over a stream: it exceeds its rate.
     Limited,
     /// The client gets a truncated reply, so that it retries over a stream.
@@ -249,7 +254,7 @@ pub fn batch(
     let forwards = policy.forwards;
     let mut classifier = Classifier::new(zones, policy);
     let mut dispositions = [Disposition::NotOurs; BURST_MAX];
-    match limits.and_then(|limits| ClientLimiter::new(limits, policy, now, packets)) {
+    match limits.and_then(|limits| admit(limits, policy, now, packets)) {
         None => classifier.classify_all(
             &OpenAdmission,
             fast_parses,
@@ -310,6 +315,18 @@ pub fn batch(
             answer_counts,
         );
     }
+}
+
+/// Finds the networks of the clients of a burst and applies the limits; `None`: all may pass.
+#[inline(always)]
+fn admit<'k, 'p>(
+    limits: &'k Limits<'p>,
+    policy: &'k Policy<'p>,
+    now: Now,
+    packets: &mut [Packet<'_>],
+) -> Option<ClientLimiter<'k, 'p>> {
+    let denies = limits.networks.as_ref().is_some_and(|networks| networks.place(packets));
+    ClientLimiter::new(limits, policy, now, packets, denies)
 }
 
 /// A small generator (xorshift64*, Vigna 2014), for the order of records only.

@@ -8,6 +8,7 @@ use crate::ede::Ede;
 use crate::fast_path::{ShortReplies, put_cookie};
 use crate::finish;
 use crate::limits::TAIL_MAX;
+use crate::networks::answer_denied;
 use crate::reply::ReplyWriter;
 use crate::reply_room::{ReplyRoom, reply_len_max};
 use crate::rrl::{RrlClass, RrlReply};
@@ -333,6 +334,7 @@ fn refuse(disposition: &Disposition<'_>, policy: &Policy<'_>, reply: &mut ReplyW
     match disposition {
         Disposition::Chaos => chaos::answer(policy, reply),
         Disposition::Meta => refuse_meta(reply),
+        Disposition::NameDenied(network) => answer_denied(policy, *network, reply),
         Disposition::Signed | Disposition::NotifyUnknown => reply.fail(Rcode::NotAuth, None),
         Disposition::NotifyRefused => reply.fail(Rcode::Refused, Some(Ede::PROHIBITED)),
         Disposition::Fault(QueryFault::Opcode) => reply.fail(Rcode::NotImp, None),

@@ -4,6 +4,7 @@
 //! addresses at which the verdict changes. A lookup counts the ones up to the client's address; an
 //! odd number means the other verdict.
 use crate::Prefix;
+use crate::flatten::flatten;
 use crate::prefix::mapped;
 use core::cmp::Reverse;
 use core::fmt;
@@ -42,9 +43,6 @@ pub struct Acl<'m> {
 /// Bounds that are searched in steps of fixed width; a power of two.
 const BLOCK_LEN: usize = 2048;
 
-/// How deeply prefixes can nest: one of each length.
-const DEPTH_MAX: usize = 129;
-
 impl<'m> Acl<'m> {
     /// The empty list.
     pub const NONE: Self = Self { v4: &[], v6: &[], otherwise: false };
@@ -73,12 +71,12 @@ impl<'m> Acl<'m> {
         let (rules_v4, rules_v6) =
             rules.split_at(rules.partition_point(|rule| rule.prefix.address().is_ipv4()));
         let (mut v4_len, mut v6_len) = (0, 0);
-        flatten(rules_v4, otherwise, &mut |at| {
+        flatten(verdicts(rules_v4), otherwise, &mut |at, _| {
             // A range up to the last address needs no bound behind it.
             let Ok(at) = u32::try_from(at) else { return Ok(()) };
             push(v4, &mut v4_len, at)
         })?;
-        flatten(rules_v6, otherwise, &mut |at| push(v6, &mut v6_len, at))?;
+        flatten(verdicts(rules_v6), otherwise, &mut |at, _| push(v6, &mut v6_len, at))?;
         let (v4, v6): (&'m [u32], &'m [u128]) = (v4, v6);
         Ok(Self { v4: &v4[..v4_len], v6: &v6[..v6_len], otherwise })
     }
@@ -131,95 +129,21 @@ fn passed<T: Copy + Ord>(bounds: &[T], address: T) -> usize {
     at + usize::from(bounds.get(at).is_some_and(|bound| *bound <= address))
 }
 
+fn verdicts(rules: &[AclRule]) -> impl Iterator<Item = (Prefix, bool)> {
+    rules.iter().map(|rule| (rule.prefix, rule.listed))
+}
+
 fn push<T: Copy>(bounds: &mut [T], len: &mut usize, at: T) -> Result<(), AclFull> {
     *bounds.get_mut(*len).ok_or(AclFull)? = at;
     *len += 1;
     Ok(())
 }
 
-/// Passes each address at which the verdict changes to `put`, ascending. The rules are of one
-/// family, sorted, containing prefixes first.
-fn flatten(
-    rules: &[AclRule],
-    otherwise: bool,
-    put: &mut impl FnMut(u128) -> Result<(), AclFull>,
-) -> Result<(), AclFull> {
-    let mut sweep = Sweep { reported: otherwise, at: 0, verdict: otherwise, put };
-    // The prefixes around the current address: their last addresses and verdicts.
-    let mut open = [(0, false); DEPTH_MAX];
-    let mut depth = 0;
-    let mut before = None;
-    for AclRule { prefix, listed } in rules {
-        let (first, last) = range(prefix);
-        // The later of two rules for one prefix replaces the earlier.
-        depth -= usize::from(before == Some(prefix));
-        before = Some(prefix);
-        while depth > 0 && open[depth - 1].0 < first {
-            depth -= 1;
-            sweep.leave(open[depth].0, &open[..depth], otherwise)?;
-        }
-        sweep.turn(first, *listed)?;
-        open[depth] = (last, *listed);
-        depth += 1;
-    }
-    while depth > 0 {
-        depth -= 1;
-        sweep.leave(open[depth].0, &open[..depth], otherwise)?;
-    }
-    sweep.flush()
-}
-
-/// A walk from the lowest address to the highest.
-struct Sweep<'p, P> {
-    /// The last verdict passed to `put`.
-    reported: bool,
-    /// The current address and its verdict.
-    at: u128,
-    verdict: bool,
-    put: &'p mut P,
-}
-
-impl<P: FnMut(u128) -> Result<(), AclFull>> Sweep<'_, P> {
-    /// Sets the verdict from this address on.
-    fn turn(&mut self, at: u128, verdict: bool) -> Result<(), AclFull> {
-        if at != self.at {
-            self.flush()?;
-        }
-        (self.at, self.verdict) = (at, verdict);
-        Ok(())
-    }
-
-    /// Leaves a prefix that ends with this address.
-    fn leave(&mut self, last: u128, open: &[(u128, bool)], otherwise: bool) -> Result<(), AclFull> {
-        match last.checked_add(1) {
-            Some(next) => self.turn(next, open.last().map_or(otherwise, |(_, listed)| *listed)),
-            None => Ok(()),
-        }
-    }
-
-    fn flush(&mut self) -> Result<(), AclFull> {
-        if self.verdict != self.reported {
-            self.reported = self.verdict;
-            (self.put)(self.at)?;
-        }
-        Ok(())
-    }
-}
-
-/// The first and the last address of a prefix, as numbers.
-fn range(prefix: &Prefix) -> (u128, u128) {
-    let (first, bits) = match prefix.address() {
-        IpAddr::V4(v4) => (u128::from(v4.to_bits()), 32),
-        IpAddr::V6(v6) => (v6.to_bits(), 128),
-    };
-    let free = bits - u32::from(prefix.len());
-    (first, first | u128::MAX.checked_shr(128 - free).unwrap_or(0))
-}
-
 #[cfg(test)]
 mod tests {
     extern crate std;
     use super::*;
+    use crate::flatten::range;
     use proptest::prelude::*;
     use std::net::{Ipv4Addr, Ipv6Addr};
     use std::vec;

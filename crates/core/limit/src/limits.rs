@@ -14,3 +14,5 @@ pub const BURST_SECONDS_MAX: u64 = 3600;
 pub const SLIP_MAX: u8 = 15;
 /// Longest IPv6 prefix that distinguishes networks, in bits.
 pub const V6_LEN_MAX: u8 = 64;
+/// Slots of the index of a table of networks, at most: 256 KiB.
+pub const INDEX_SLOTS_MAX: usize = 1 << 16;

@@ -32,6 +32,8 @@ pub struct Packet<'a> {
     pub origin: Ingress,
     /// Set by the application; [`DropReason::Undecided`] until then.
     pub verdict: Verdict,
+    /// The number of the client's network; 0: none, or not looked up.
+    pub network: u16,
 }
 
 impl<'a> Packet<'a> {
@@ -39,7 +41,8 @@ impl<'a> Packet<'a> {
     #[inline]
     pub fn new(buf: &'a mut [u8], len: usize, peer: SocketAddr, transport: Transport) -> Self {
         let (origin, verdict) = (Ingress::default(), Verdict::Drop(DropReason::Undecided));
-        Self { buf, len, peer, context: QueryContext::new(peer, transport), origin, verdict }
+        let context = QueryContext::new(peer, transport);
+        Self { buf, len, peer, context, origin, verdict, network: 0 }
     }
 
     /// The message, without the room behind it.

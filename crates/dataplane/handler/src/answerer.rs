@@ -1,8 +1,9 @@
 //! The handler of one thread: its readers of the snapshot and the settings, its memory, its
 //! upstream client.
 use crate::control::{self, ControlQueue, ControlReceiver};
+use crate::limits::NETWORK_SLOTS;
 use crate::panic_report::OnPanic;
-use crate::{Forwarding, OwnQuery, Settings};
+use crate::{Forwarding, NetworkList, OwnQuery, Settings};
 use answer::{
     AnswerCounts, ControlAnswer, NOTIFY_NAMES, NoForwarding, Now, Policy, Resolver, Scratch,
     TYPE_NAMES,
@@ -40,6 +41,20 @@ pub const SELF_ANSWERS: usize = PANICS + 1;
 /// The index of the counter of answers to queries of the server itself through announced addresses.
 pub const PROBE_ANSWERS: usize = SELF_ANSWERS + 1;
 
+/// The response codes that fit the header, by which replies to networks are counted.
+pub const NETWORK_RCODES: [Rcode; 8] = [
+    Rcode::NoError,
+    Rcode::FormErr,
+    Rcode::ServFail,
+    Rcode::NxDomain,
+    Rcode::NotImp,
+    Rcode::Refused,
+    Rcode::YxDomain,
+    Rcode::NotAuth,
+];
+/// Counters of replies by network: for each slot one of each code.
+pub const NETWORK_COUNTERS: usize = NETWORK_SLOTS * NETWORK_RCODES.len();
+
 /// `id.server. CH TXT` (RFC 4892), which is answered or refused without any zone.
 const SELF_QUERY: &[u8] = b"\0\0\0\0\0\x01\0\0\0\0\0\0\x02id\x06server\0\0\x10\0\x03";
 
@@ -60,6 +75,7 @@ pub(crate) struct LocalAnswers<Z> {
     pub(crate) scratch: Box<Scratch>,
     seed: u64,
     pub(crate) counters: Counters<COUNTERS>,
+    by_network: Counters<NETWORK_COUNTERS>,
     /// The counts of the burst that is answered now.
     pub(crate) totals: AnswerCounts,
     pub(crate) on_panic: OnPanic,
@@ -88,18 +104,32 @@ impl<Z: ZoneTable> Answerer<Z> {
         tap: QueryTap,
         seed: u64,
     ) -> io::Result<Self> {
-        let (scratch, counters) = (Box::default(), Counters::new());
+        let (scratch, counters, by_network) = (Box::default(), Counters::new(), Counters::new());
         let client = settings.refresh().forwarding.as_ref().map(Forwarding::client).transpose()?;
         settings.park();
         let (totals, on_panic) = (AnswerCounts::default(), OnPanic::default());
-        let local =
-            LocalAnswers { image, settings, tap, scratch, seed, counters, totals, on_panic };
+        let local = LocalAnswers {
+            image,
+            settings,
+            tap,
+            scratch,
+            seed,
+            counters,
+            by_network,
+            totals,
+            on_panic,
+        };
         Ok(Self { client, control: None, local })
     }
 
     /// The counters of this thread.
     pub fn counters(&self) -> CountersView<COUNTERS> {
         self.local.counters.view()
+    }
+
+    /// The counters of replies by network.
+    pub fn by_network(&self) -> CountersView<NETWORK_COUNTERS> {
+        self.local.by_network.view()
     }
 
     /// Opens the upstream client's command channel; `None` where nothing is forwarded.
@@ -174,8 +204,9 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
         if occasion == Occasion::Deferred
             && let Some(limits) = &mut policy.limits
         {
-            // Admission was decided when the query came.
-            (limits.access, limits.clients) = (Acl::ALL, None);
+            // Admission was decided when the query came, with its view and its location.
+            (limits.access, limits.clients, limits.networks) = (Acl::ALL, None, None);
+            find_networks(&settings.networks, packets);
         }
         let Self { scratch, totals, .. } = self;
         let mut answer = |packets: &mut [Packet<'_>]| {
@@ -188,6 +219,9 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
             strip_headers(packets, settings);
             self.tap.begin(packets, unix, monotonic);
             packets.split_mut(is_dropped).for_each(answer);
+        }
+        if !settings.networks.is_empty() {
+            count_networks(&settings.networks, packets, &mut self.by_network);
         }
         self.tap.end(packets);
         let passed_on = self.totals.passed_on;
@@ -388,6 +422,28 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
     fn has_deferred(&self) -> bool {
         self.client.as_ref().is_some_and(UpstreamClient::has_deferred)
             || self.control.as_ref().is_some_and(ControlQueue::has_pending)
+    }
+}
+
+/// Finds the networks of clients for the counters.
+fn find_networks(networks: &NetworkList, packets: &mut [Packet<'_>]) {
+    for packet in packets.iter_mut().filter(|_| !networks.is_empty()) {
+        packet.network = networks.number(packet.context.client.ip());
+    }
+}
+
+/// Counts replies by the network of the client.
+fn count_networks(
+    networks: &NetworkList,
+    packets: &[Packet<'_>],
+    counters: &mut Counters<NETWORK_COUNTERS>,
+) {
+    for packet in packets.iter().filter(|packet| packet.verdict == Verdict::Reply) {
+        let code = packet.message().get(3).map_or(0, |flags| flags & 0xf);
+        let is_same = |rcode: &Rcode| *rcode as u8 == code;
+        if let Some(index) = NETWORK_RCODES.iter().position(is_same) {
+            counters.add(networks.slot(packet.network) * NETWORK_RCODES.len() + index, 1);
+        }
     }
 }
 

@@ -8,6 +8,7 @@ mod answerer;
 mod control;
 mod forwarding;
 pub mod limits;
+mod networks;
 mod own_query;
 mod panic_report;
 mod panics;
@@ -16,10 +17,12 @@ mod settings;
 pub use access_list::AccessList;
 pub use answer::ControlAnswer;
 pub use answerer::{
-    Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, PANICS, PROBE_ANSWERS, SELF_ANSWERS, TRUNCATED,
+    Answerer, COUNTERS, FIRST_NOTIFY, FIRST_TYPE, NETWORK_COUNTERS, NETWORK_RCODES, PANICS,
+    PROBE_ANSWERS, SELF_ANSWERS, TRUNCATED,
 };
 pub use control::{ControlId, ControlMessage, ControlReceiver};
 pub use forwarding::Forwarding;
+pub use networks::{Denial, NameSet, NetworkList, NetworkSettings};
 pub use own_query::{OwnQuery, TOKEN_LEN};
 pub use panic_report::{OnPanic, QueryPanic};
 pub use settings::{DebtTable, RateLimit, Settings};

@@ -1,5 +1,9 @@
 //! Every maximum of this crate.
 
+/// Counters of networks: one of clients in no network, one of each network that has a counter of
+/// its own, and the last of all others.
+pub const NETWORK_SLOTS: usize = 125;
+
 /// Bytes of the messages of one thread that a handler outside the data plane has not answered. What
 /// exceeds it is dropped as [`ControlFull`](packet::DropReason::ControlFull).
 pub const CONTROL_BYTES_MAX: usize = 512 << 10;

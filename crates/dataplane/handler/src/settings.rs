@@ -1,6 +1,6 @@
 //! What may change while the server runs, as its threads read it. Each state is published as a
 //! whole and never changed.
-use crate::{AccessList, Forwarding, OwnQuery};
+use crate::{AccessList, Forwarding, NetworkList, OwnQuery};
 use answer::{CookieSecret, Limiter, Limits, Policy};
 use image::{Forwards, RewriteRule, Rewrites};
 use limit::{DebtSet, Networks, Rate, RateTable, TableKey};
@@ -55,8 +55,10 @@ pub struct Settings {
     pub clients: Option<RateLimit>,
     /// The limit of responses to clients that did not prove their address.
     pub replies: Option<RateLimit>,
-    /// Whether any access list or limit keeps any client out.
+    /// Whether any access list or limit keeps any client out, or any network is configured.
     pub limited: bool,
+    /// The networks of clients.
+    pub networks: NetworkList,
     /// Peers that put a PROXY header in front of each query.
     pub proxies: AccessList,
     /// Names that are answered as other names.
@@ -103,13 +105,14 @@ impl Settings {
                 exempt: self.exempt.acl(),
                 clients: self.clients.as_ref().map(RateLimit::limiter),
                 replies: self.replies.as_ref().map(RateLimit::limiter),
+                networks: self.networks.networks(),
             }),
             forwards: Forwards::default(),
             rewrites: Rewrites::new(&self.rewrites),
             recursion: self.recursion.acl(),
             notify_from: self.notify_from.acl(),
             handled_opcodes: self.handled_opcodes,
-            locations: &[],
+            locations: self.networks.locations(),
         }
     }
 }

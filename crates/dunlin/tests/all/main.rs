@@ -40,6 +40,7 @@ mod kubernetes_outages;
 mod look;
 mod managed;
 mod mistakes;
+mod networks;
 mod notify;
 mod operate;
 mod outage;

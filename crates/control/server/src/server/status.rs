@@ -32,6 +32,7 @@ impl Server {
             status.config = live.status.clone();
             status.config.server_file = live.server_file_fault();
             self.plane.fill_status(&mut status, live.forwards(), &live.started().cache);
+            status.networks = self.plane.networks(&live.network_names());
         }
         self.sources.fill_status(&mut status);
         status.faults = find_faults(&status);

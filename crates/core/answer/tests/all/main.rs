@@ -20,6 +20,7 @@ mod elsewhere;
 mod limits;
 mod messages;
 mod names;
+mod networks;
 mod scenarios;
 mod short_way;
 mod signed;

@@ -76,6 +76,7 @@ fn settings(replies: Option<RateLimit>) -> Settings {
         clients: None,
         limited: replies.is_some(),
         replies,
+        networks: crate::NetworkList::default(),
         proxies: AccessList::default(),
         rewrites: vec![RewriteRule { from: name("old."), to: name("example."), exact: false }],
         own_query: Some(OwnQuery::new([7; TOKEN_LEN])),

@@ -1,0 +1,106 @@
+use super::*;
+use crate::Config;
+use crate::tests::check;
+use std::fs;
+
+fn networks(text: &str) -> Vec<Network> {
+    Config::parse(Path::new("f"), text).expect("a config").networks
+}
+
+#[test]
+fn network_has_prefixes_and_names() {
+    let [network] = &networks(
+        r#"
+[[network]]
+name = "tenant-a"
+prefixes = ["10.0.0.0/8", "2001:db8::/32", "192.0.2.1"]
+deny = ["*", "Ads.Example"]
+allow = ["*.corp.example"]
+deny_answer = ["192.0.2.9", "2001:db8::9"]
+"#,
+    )[..] else {
+        panic!("one network")
+    };
+    assert_eq!((network.name.as_str(), network.prefixes.len()), ("tenant-a", 3));
+    let all = DENY.0 | DENY.below().0;
+    let names: Vec<_> =
+        network.names[0].iter().map(|(verdicts, name)| (verdicts.0, name)).collect();
+    let expected: [(u8, &[u8]); 3] =
+        [(all, b""), (DENY.0, b"\x03ads\x07example"), (ALLOW.below().0, b"\x04corp\x07example")];
+    assert_eq!(names, expected);
+    assert!(matches!(&network.deny_answer, DenyAnswer::Addresses(two) if two.len() == 2));
+}
+
+const DENY: NameVerdicts = NameVerdicts::DENY;
+const ALLOW: NameVerdicts = NameVerdicts::ALLOW;
+
+#[test]
+fn errors_of_networks_have_their_places() {
+    check(
+        r#"[[network]]
+name = "a"
+prefixes = ["10.0.0.0/8", "10.0.0.1/8"]
+[[network]]
+name = "a"
+prefixes = ["10.0.0.0/8"]
+allow = ["x"]
+[[network]]
+name = "other"
+prefixes = []
+deny_answer = "refused"
+[[network]]
+prefixes = "10.0.0.0/8"
+name = "b b"
+deny = ["a..b"]
+deny_answer = "no"
+location = "eu//a"
+[[network]]
+name = "c"
+"#,
+        r#"3:27: bits are set behind the prefix in the text "10.0.0.1/8" (did you mean "10.0.0.0/8"?)
+5:8: this network is already named in line 2 (take one of them out)
+6:13: this prefix is already named in line 3 (take one of them out)
+7:9: `allow` allows what is not denied (name what is denied: deny = ["*"])
+9:8: the name "other" has a meaning of its own in metrics
+10:12: `prefixes` needs one at least
+11:15: `deny_answer` answers nothing (name what is denied: deny = ["…"])
+13:12: expected an array of prefixes (put it in brackets: prefixes = ["10.0.0.0/8"])
+14:8: expected a name of letters, digits, `-`, `_`, `.` and `/`, found the text "b b"
+15:9: "a..b" is not a name: a label is empty
+16:15: expected "nxdomain", "refused", or an address such as "192.0.2.1", found the text "no"
+17:12: each level of a location has 1 to 63 letters, digits, `-`, `_` and `.`, such as "eu/fra1/a"
+18:1: [[network]] needs the key `prefixes`
+"#,
+    );
+}
+
+/// The names of a file with this content, or its errors as printed.
+fn file(content: &[u8]) -> Result<usize, String> {
+    let path = std::env::temp_dir().join(format!("deny-{}-{}", std::process::id(), content.len()));
+    fs::write(&path, content).expect("a file");
+    let text = format!(
+        "[[network]]\nname = \"a\"\nprefixes = [\"::/0\"]\ndeny_file = \"{}\"\n",
+        path.display()
+    );
+    let read = Config::parse(Path::new("f"), &text);
+    fs::remove_file(&path).expect("it was there");
+    read.map(|config| config.networks[0].names[0].len).map_err(|errors| {
+        let lines: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        lines.join("\n").replace(&*path.to_string_lossy(), "FILE")
+    })
+}
+
+#[test]
+fn file_of_denied_names_is_read_whole_or_not_at_all() {
+    assert_eq!(file(b"# ads\nads.example\n\n*.ads.example # and below\n"), Ok(2));
+    assert_eq!(
+        file(b"good.example\nbad..example\n\xff\n").unwrap_err(),
+        "FILE:2:1: \"bad..example\" is not a name: a label is empty\nFILE:3:1: is not UTF-8"
+    );
+    let cut = file(b"good.example\nads.exam").unwrap_err();
+    assert!(cut.starts_with("FILE: does not end with a newline"), "{cut}");
+    assert!(file(b"").unwrap_err().starts_with("FILE: does not end with a newline"));
+    let missing = "[[network]]\nname = \"a\"\nprefixes = [\"::/0\"]\ndeny_file = \"/none/x\"\n";
+    let told = Config::parse(Path::new("f"), missing).expect_err("no file");
+    assert!(told[0].to_string().starts_with("/none/x: cannot be read"), "{}", told[0]);
+}

@@ -1,0 +1,108 @@
+//! Where a client is: its network decides its view, its location and the names that it may query.
+use crate::Policy;
+use crate::computed::put_address;
+use crate::ede::Ede;
+use crate::reply::{OwnerName, ReplyWriter};
+use core::fmt;
+use core::net::IpAddr;
+use limit::NetworkTable;
+use packet::{LocationNumber, Packet, View};
+use wire::{Class, QName, Query, Rcode};
+
+/// TTL of an address in place of a denied name.
+const DENIED_TTL: u32 = 60;
+
+/// What a network decides for its clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// The location.
+    pub location: LocationNumber,
+    /// The view.
+    pub view: View,
+    /// Whether names are denied to its clients.
+    pub denies: bool,
+}
+
+/// All networks.
+#[derive(Clone, Copy)]
+pub struct ClientNetworks<'p> {
+    /// The numbers of networks, by address.
+    pub table: NetworkTable<'p>,
+    /// The networks by number. Number 0 is of clients in no network.
+    pub networks: &'p [Network],
+    /// The names that are denied to clients of a network.
+    pub rules: &'p dyn NameRules,
+}
+
+impl fmt::Debug for ClientNetworks<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ClientNetworks").field("networks", &self.networks).finish_non_exhaustive()
+    }
+}
+
+/// Names that are denied to the clients of networks.
+pub trait NameRules: Sync {
+    /// Whether this name is denied in a network.
+    fn deny(&self, network: u16, name: &QName) -> bool;
+
+    /// The answer to denied queries in a network.
+    fn answer(&self, network: u16) -> DeniedAnswer<'_>;
+}
+
+/// The answer to a query for a denied name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeniedAnswer<'r> {
+    /// NXDOMAIN.
+    NxDomain,
+    /// REFUSED.
+    Refused,
+    /// These addresses; NODATA for other types.
+    Addresses(&'r [IpAddr]),
+}
+
+impl ClientNetworks<'_> {
+    /// Finds the network of each client. Returns whether one of these denies names.
+    #[inline(never)]
+    pub(crate) fn place(&self, packets: &mut [Packet<'_>]) -> bool {
+        let mut denies = false;
+        for packet in packets {
+            packet.network = self.table.number(packet.context.client.ip());
+            let network = self.network(packet);
+            (packet.context.view, packet.context.location) = (network.view, network.location);
+            denies |= network.denies;
+        }
+        denies
+    }
+
+    /// The network of a placed packet.
+    #[inline(always)]
+    pub(crate) fn network(&self, packet: &Packet<'_>) -> Network {
+        self.networks.get(usize::from(packet.network)).copied().unwrap_or_default()
+    }
+
+    /// Whether a query is for a name that is denied to its client.
+    pub(crate) fn deny(&self, query: &mut Query, packet: &Packet<'_>) -> bool {
+        self.network(packet).denies
+            && query.parse(packet.buf, packet.len).is_ok()
+            && query.flags.is_query()
+            && query.tsig_at.is_none()
+            && query.class != Class::CH
+            && self.rules.deny(packet.network, &query.name)
+    }
+}
+
+/// Answers a query for a name that is denied in a network.
+#[inline(never)]
+pub(crate) fn answer_denied(policy: &Policy<'_>, network: u16, reply: &mut ReplyWriter<'_>) {
+    let networks = policy.limits.as_ref().and_then(|limits| limits.networks);
+    match networks.map(|networks| networks.rules.answer(network)) {
+        Some(DeniedAnswer::NxDomain) => reply.fail(Rcode::NxDomain, Some(Ede::BLOCKED)),
+        Some(DeniedAnswer::Addresses(addresses)) => {
+            reply.fail(Rcode::NoError, Some(Ede::FORGED));
+            for address in addresses {
+                put_address(*address, OwnerName::Question(0), DENIED_TTL, reply);
+            }
+        }
+        Some(DeniedAnswer::Refused) | None => reply.fail(Rcode::Refused, Some(Ede::BLOCKED)),
+    }
+}

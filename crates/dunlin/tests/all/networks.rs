@@ -1,0 +1,63 @@
+//! Networks of clients on a running server: denied names, counters, and reloads.
+use crate::served::{HEAD, NOERROR, REFUSED, Served, binary, rcode, short_socket, zone};
+use std::fs;
+use std::process::Output;
+
+const NXDOMAIN: u8 = 3;
+
+fn start(test: &str, network: &str) -> Served {
+    let socket = short_socket(test);
+    let network = format!("[[network]]\nname = \"local\"\nprefixes = [\"127.0.0.0/8\"]\n{network}");
+    let config = format!("[admin]\nsocket = \"{}\"\n{network}", socket.display()) + &zone("a.test");
+    Served::start(test, &config, &[("a.test.zone", HEAD), ("denied.txt", "# none\n")])
+}
+
+fn run(served: &Served, arguments: &[&str]) -> Output {
+    let socket = served.socket().expect("a path");
+    binary().args(arguments).arg("--socket").arg(socket).output().expect("it runs")
+}
+
+fn edit(served: &Served, old: &str, new: &str) {
+    let file = served.folder.join("dunlin.toml");
+    let text = fs::read_to_string(&file).expect("a config");
+    assert!(text.contains(old), "{text}");
+    fs::write(file, text.replace(old, new)).expect("a config");
+}
+
+/// Replies with a code to the clients of the network.
+fn counted(served: &Served, rcode: &str) -> u64 {
+    let output = run(served, &["status", "-o", "json"]);
+    let status: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(status["networks"][0]["name"], "local", "{status}");
+    status["networks"][0]["rcodes"][rcode].as_u64().unwrap_or_default()
+}
+
+#[test]
+fn networks_deny_names_and_count_replies_and_a_reload_changes_them() {
+    let served = start("networks_deny", "deny = [\"ns.a.test\"]\n");
+    assert_eq!(rcode(&served.ask("ns.a.test")), NXDOMAIN);
+    assert_eq!(rcode(&served.ask("NS.A.test")), NXDOMAIN);
+    assert_eq!(rcode(&served.ask("a.test")), NOERROR);
+    assert_eq!(counted(&served, "NXDOMAIN"), 2);
+    assert!(counted(&served, "NOERROR") >= 1);
+    edit(
+        &served,
+        "deny = [\"ns.a.test\"]",
+        "deny_file = \"denied.txt\"\ndeny_answer = \"refused\"",
+    );
+    let told = run(&served, &["reload"]);
+    let told = String::from_utf8_lossy(&told.stdout);
+    assert_eq!(told, "reloaded; changed: network; read 1 zone file\n");
+    assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
+    fs::write(served.folder.join("denied.txt"), "*.a.test\n").expect("a file");
+    assert_eq!(run(&served, &["reload"]).status.code(), Some(0));
+    assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED);
+    assert_eq!(counted(&served, "NXDOMAIN"), 2, "a counter goes on");
+    fs::write(served.folder.join("denied.txt"), "a.te").expect("a file");
+    let refused = run(&served, &["reload"]);
+    let told = String::from_utf8_lossy(&refused.stdout);
+    assert_eq!(refused.status.code(), Some(1), "{told}");
+    assert!(told.contains("denied.txt: does not end with a newline"), "{told}");
+    assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED, "the rules before stay");
+    assert_eq!(rcode(&served.ask("a.test")), NOERROR);
+}

@@ -2,12 +2,14 @@
 //! there but hardly meant.
 use crate::cli::{Check, Output};
 use command_line::{Paint, plural, utc};
-use config::{Config, Diagnostic, Hosts, StoreKind, Zone, trust};
+use compile::View;
+use config::{Config, Diagnostic, Hosts, StoreKind, Zone, ZoneView, trust};
 use image::HashKey;
 use serde::Serialize;
 use server::data_folder::existing;
 use source_file::{
-    VERIFIED_MAX, check_serial, check_signatures, lint, load, load_hosts, saved, seconds_now,
+    VERIFIED_MAX, ViewFile, ZoneFile, check_serial, check_signatures, lint, load_hosts,
+    load_with_views, saved, seconds_now,
 };
 use std::io::{self, Write};
 use std::path::Path;
@@ -130,7 +132,11 @@ impl Report {
         // Nothing is served from it: any key will do.
         let key = Arc::new(HashKey::new([1; image::HASH_KEY_WORDS]));
         let origin = zone.name.as_name();
-        match load(&zone.file, origin, &key, None) {
+        let of_view = |(n, of): (u8, &ZoneView)| ViewFile { view: View(n), file: of.file.clone() };
+        let views: Vec<ViewFile> = (1..).zip(&zone.views).map(of_view).collect();
+        self.files += views.len();
+        let files = ZoneFile { origin: zone.name.clone(), file: zone.file.clone(), views };
+        match load_with_views(&files, &key, None) {
             Ok((loaded, summary)) => {
                 let before = self.warnings.len();
                 let found = summary.warnings.iter().chain(&summary.cut_off);

@@ -75,6 +75,7 @@ impl Zone {
         let mut zone = self.clone();
         zone.names = self.names().with_leaves(chosen);
         zone.facts.has_rules = false;
+        zone.lay_views_again();
         zone
     }
 

@@ -8,6 +8,7 @@ mod chosen;
 mod delegation;
 mod dname;
 mod index;
+mod laid_view;
 pub mod limits;
 mod lint;
 mod loader;
@@ -19,6 +20,7 @@ mod problem;
 #[cfg(test)]
 mod tests;
 mod vector;
+mod view;
 mod walk;
 mod zone;
 
@@ -29,6 +31,8 @@ pub use lint::Finding;
 pub use loader::Loader;
 pub use names::Names;
 pub use ordered::OrderedLoader;
+pub use packet::View;
 pub use problem::ZoneProblem;
+pub use view::ViewSets;
 pub use walk::{RecordWalk, WalkedRecord};
 pub use zone::{SetChange, Zone};

@@ -3,6 +3,8 @@
 //!
 //! Records are packed into chunks by the low bits of their name's hash. Then each part is sorted
 //! and built, and its chunks are freed. So a load needs little more memory than the new zone.
+mod views;
+
 use crate::limits::{LEAF_NAMES, ORDINALS_MAX, PROBLEMS_MAX};
 use crate::names::{CROWDED, Names, reference};
 use crate::pack;

@@ -1,13 +1,18 @@
 //! A zone. Persistent: a changed zone shares all unchanged parts with the old one.
+use crate::laid_view::LaidView;
 use crate::limits::NSEC3_ITERATIONS_MAX;
 use crate::names::{Names, is_below};
 use crate::pack;
 use crate::problem::ZoneProblem;
 use image::{Declared, HashKey, Node, Nsec3Params, RecordSet, Tree, ZoneFacts};
 use model::{BrokenRule, Policy, SetRules};
+use packet::View;
 use std::fmt;
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
+
+/// A view of a zone.
+pub(crate) type ZoneView = (View, Arc<dyn LaidView<Zone>>);
 
 /// A zone as it is published.
 #[derive(Clone)]
@@ -16,6 +21,8 @@ pub struct Zone {
     pub(crate) facts: ZoneFacts,
     pub(crate) names: Names,
     pub(crate) hashed: Names,
+    /// The zone as other views see it: those with sets of their own.
+    pub(crate) views: Arc<[ZoneView]>,
 }
 
 impl Zone {
@@ -29,6 +36,7 @@ impl Zone {
             facts: ZoneFacts { origin_labels, ..ZoneFacts::default() },
             names: Names::new(Arc::clone(&key)),
             hashed: Names::new(key),
+            views: Arc::default(),
         }
     }
 
@@ -123,6 +131,7 @@ impl Zone {
                 self.remove_with_empty_parents(name);
             }
         }
+        self.lay_views_again();
         Ok(())
     }
 
@@ -142,6 +151,7 @@ impl Zone {
             && !self.names.has_below(name)
         {
             self.remove_with_empty_parents(name);
+            self.lay_views_again();
             return Ok(());
         }
         let mut work = ZoneEdit { facts: self.facts, ..ZoneEdit::default() };
@@ -161,6 +171,7 @@ impl Zone {
         let crowded = |what| ZoneProblem { place: None, rule: BrokenRule::LIMIT, what };
         self.names.put_all(&mut work.nodes, &work.is_new).map_err(crowded)?;
         self.facts = facts;
+        self.lay_views_again();
         Ok(())
     }
 

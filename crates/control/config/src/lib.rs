@@ -22,6 +22,7 @@ mod units;
 mod upstream;
 mod values;
 mod xdp;
+mod zone;
 
 pub use anycast::Anycast;
 pub use feature::{FEATURE_HELP, Feature};
@@ -37,18 +38,17 @@ pub use server::{Cookies, PortKind, Server, Steering, Workers, holds};
 pub use store::{Etcd, Store, StoreKind};
 pub use upstream::{ServerAddress, Upstream};
 pub use xdp::{Queues, Xdp};
+pub use zone::{Zone, ZoneView};
 
 use crate::limits::{CONFIG_LEN_MAX, NETWORKS_MAX, REWRITES_MAX, ZONES_MAX};
 pub use diagnostic::Diagnostic;
 use image::{RewriteRule, Rewrites};
 use listen::Certificates;
 use section::{Problems, Section};
-use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use values::Wrong;
-use wire::NameBuf;
 
 /// A whole config, with every value validated. The default is that of an empty file.
 #[derive(Debug)]
@@ -101,15 +101,6 @@ pub struct Config {
     pub networks: Vec<Network>,
     /// Sections `[[zone]]`.
     pub zones: Vec<Zone>,
-}
-
-/// `[[zone]]`
-#[derive(Clone, Debug)]
-pub struct Zone {
-    /// The origin.
-    pub name: NameBuf,
-    /// The zone file; a relative path starts at the config's folder.
-    pub file: PathBuf,
 }
 
 /// `[log]`
@@ -220,11 +211,7 @@ impl Config {
         root.sections("network", "[[network]]", NETWORKS_MAX, |section| {
             networks.extend(Network::read(section, file, &mut earlier));
         });
-        let mut zones = Vec::new();
-        let mut names = HashMap::new();
-        root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
-            zones.extend(Zone::read(section, file, &mut names));
-        });
+        let zones = zone::read_all(&mut root, ZONES_MAX, file, &earlier.views);
         root.close();
         let mut config = Self {
             file: (!file.as_os_str().is_empty()).then(|| file.into()),
@@ -412,27 +399,6 @@ impl Log {
         };
         section.close();
         log
-    }
-}
-
-impl Zone {
-    /// Reads one zone; `names` are the names before it, each with its offset.
-    fn read(
-        mut section: Section<'_, '_>,
-        config: &Path,
-        names: &mut HashMap<Vec<u8>, usize>,
-    ) -> Option<Self> {
-        let name = section.require("name", values::zone_name);
-        let file = section.require("file", values::file);
-        if let Some(name) = &name {
-            let bytes = name.get_ref().as_name().as_bytes().to_vec();
-            if let Some(first) = names.insert(bytes, name.span().start) {
-                section.twice("this zone", first, name.span().start);
-            }
-        }
-        section.close();
-        let file = config.parent().unwrap_or(Path::new("")).join(file?.into_inner());
-        Some(Self { name: name?.into_inner(), file })
     }
 }
 

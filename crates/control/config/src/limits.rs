@@ -31,6 +31,12 @@ pub const STATUS_RANGES_MAX: usize = 32;
 pub const OPS_HOSTS_MAX: usize = 64;
 /// Entries of one list of prefixes.
 pub const PREFIXES_MAX: usize = 1 << 12;
+/// Views of one config.
+pub const VIEWS_MAX: usize = 255;
+/// Views of one zone.
+pub const VIEWS_OF_ZONE_MAX: usize = 16;
+/// Bytes of the name of a view.
+pub const VIEW_NAME_LEN_MAX: usize = 63;
 /// Networks of one config.
 pub const NETWORKS_MAX: usize = u16::MAX as usize - 1;
 /// Prefixes of all networks.

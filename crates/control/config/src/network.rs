@@ -7,6 +7,7 @@ use crate::limits::{
 use crate::section::{Section, Value};
 use crate::units;
 use crate::values::{self, Wrong};
+use crate::zone;
 use image::{Location, NameVerdicts};
 use limit::Prefix;
 use std::collections::HashMap;
@@ -23,6 +24,8 @@ pub struct Network {
     pub name: String,
     /// The prefixes of its clients.
     pub prefixes: Vec<Prefix>,
+    /// The view of its clients; `None`: the default view.
+    pub view: Option<String>,
     /// Where its clients are.
     pub location: Location,
     /// Names that are denied to its clients or allowed, by `deny` and `allow`, then by `deny_file`.
@@ -57,6 +60,8 @@ pub(super) struct Earlier {
     names: HashMap<String, usize>,
     prefixes: HashMap<Prefix, usize>,
     files: HashMap<PathBuf, Option<Arc<NetworkNames>>>,
+    /// The views that are used.
+    pub(super) views: Vec<(String, usize)>,
 }
 
 /// Names of networks that mean something else in metrics.
@@ -76,6 +81,7 @@ impl Network {
             section.twice("this network", first, name.span().start);
         }
         let prefixes = read_prefixes(&mut section, earlier);
+        let view = read_view(&mut section, earlier);
         let location = section.read("location", Location::UNKNOWN, location);
         let names = read_names(&mut section, config, earlier);
         let deny_answer = section.read("deny_answer", DenyAnswer::NxDomain, deny_answer);
@@ -83,7 +89,7 @@ impl Network {
             section.wrong("deny_answer", "answers nothing", "name what is denied: deny = [\"…\"]");
         }
         section.close();
-        Some(Self { name: name?.into_inner(), prefixes, location, names, deny_answer })
+        Some(Self { name: name?.into_inner(), prefixes, view, location, names, deny_answer })
     }
 }
 
@@ -103,6 +109,21 @@ fn name(value: &DeValue<'_>) -> Result<String, Wrong> {
     match RESERVED.contains(&name.as_str()) {
         true => Err(format!("the name {name:?} has a meaning of its own in metrics").into()),
         false => Ok(name),
+    }
+}
+
+/// The view of a network; `None`: the default view.
+fn read_view(section: &mut Section<'_, '_>, earlier: &mut Earlier) -> Option<String> {
+    let value = section.take("view")?;
+    match zone::view(value.get_ref()) {
+        Ok(view) => {
+            earlier.views.extend(view.clone().map(|view| (view, value.span().start)));
+            view
+        }
+        Err(wrong) => {
+            section.add(value, wrong);
+            None
+        }
     }
 }
 

@@ -98,6 +98,11 @@ impl<'t, 'p> Section<'t, 'p> {
         self.problems.add(value.span().start, wrong);
     }
 
+    /// Reports an error at an offset.
+    pub fn add_at(&mut self, offset: usize, wrong: impl Into<Wrong>) {
+        self.problems.add(offset, wrong);
+    }
+
     /// Reports errors of another file.
     pub fn note(&mut self, found: Vec<Diagnostic>) {
         for problem in found {

@@ -8,11 +8,12 @@ use config::{Config, Dnstap, Format, Forward, Log, trust};
 use data_plane::{ForwardChange, ForwardTable, Listening, seconds};
 use handler::{AccessList, OwnQuery, Settings};
 use health::HealthService;
+use packet::View;
 use process::log::Levels;
 use query_samples::TapThread;
 use server_status::ConfigStatus;
 use server_status::command::ReloadOutcome;
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -140,6 +141,11 @@ impl Live {
             status,
         };
         Ok(live)
+    }
+
+    /// The numbers of the views of the config.
+    pub fn views(&self) -> HashMap<String, View> {
+        self.lasting.networks.views.of(self.config())
     }
 
     /// The names of the counters of networks, in their order.

@@ -1,10 +1,10 @@
 //! The networks of clients, as the threads read them.
-use config::{Config, DenyAnswer, NetworkNames};
+use config::{Config, DenyAnswer, NetworkNames, ZoneView};
 use handler::limits::NETWORK_SLOTS;
 use handler::{Denial, NameSet, NetworkList, NetworkSettings};
 use image::{HASH_KEY_WORDS, HashKey};
 use packet::View;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What stays of networks when settings change.
@@ -15,7 +15,14 @@ pub struct LastingNetworks {
     /// The networks that have had a counter since the start. A counter is never given to another
     /// network: its value would go on from the first.
     counted: Mutex<Vec<String>>,
+    /// The numbers of views.
+    pub views: ViewNumbers,
 }
+
+/// The numbers of views: a view that stays in the config keeps its number, because settings and
+/// zones are published one after the other. Those of the first config are the same for everyone.
+#[derive(Debug, Default)]
+pub struct ViewNumbers(Mutex<Vec<String>>);
 
 /// The counter of clients in no network, and that of networks without one of their own.
 const OF_NO_NETWORK: &str = "default";
@@ -31,7 +38,8 @@ impl LastingNetworks {
         for word in &mut words {
             *word = getrandom::u64()?;
         }
-        Ok(Self { key: Arc::new(HashKey::new(words)), counted: Mutex::default() })
+        let (key, counted) = (Arc::new(HashKey::new(words)), Mutex::default());
+        Ok(Self { key, counted, views: ViewNumbers::default() })
     }
 
     /// The networks of a config.
@@ -41,9 +49,11 @@ impl LastingNetworks {
         let mut set = |names: &Arc<NetworkNames>| {
             Arc::clone(sets.entry(Arc::as_ptr(names)).or_insert_with(|| self.set(names)))
         };
+        let views = self.views.of(config);
+        let view = |name: &Option<String>| name.as_ref().and_then(|name| views.get(name)).copied();
         let all = config.networks.iter().map(|network| NetworkSettings {
             prefixes: network.prefixes.clone(),
-            view: View::DEFAULT,
+            view: view(&network.view).unwrap_or_default(),
             location: network.location,
             names: network.names.iter().map(&mut set).collect(),
             denial: denial(&network.deny_answer),
@@ -83,6 +93,31 @@ impl LastingNetworks {
     }
 }
 
+impl ViewNumbers {
+    /// The numbers of a config's views.
+    pub fn of(&self, config: &Config) -> HashMap<String, View> {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let views = config.zones.iter().flat_map(|zone| &zone.views);
+        let used: HashSet<&str> = views.clone().map(|of| of.view.as_str()).collect();
+        let mut numbers = HashMap::new();
+        for ZoneView { view, .. } in views {
+            let at = names.iter().position(|name| name == view).unwrap_or_else(|| {
+                if names.len() < usize::from(u8::MAX) {
+                    names.push(view.clone());
+                    return names.len() - 1;
+                }
+                // A config has no more views than there are numbers.
+                let free = names.iter().position(|name| !used.contains(name.as_str()));
+                let at = free.unwrap_or_default();
+                names[at].clone_from(view);
+                at
+            });
+            numbers.insert(view.clone(), View(u8::try_from(at + 1).unwrap_or_default()));
+        }
+        numbers
+    }
+}
+
 fn denial(answer: &DenyAnswer) -> Denial {
     match answer {
         DenyAnswer::NxDomain => Denial::NxDomain,
@@ -95,6 +130,28 @@ fn denial(answer: &DenyAnswer) -> Denial {
 mod tests {
     use super::*;
     use std::path::Path;
+
+    #[test]
+    fn view_keeps_its_number_while_it_is_in_the_config() {
+        let numbers = ViewNumbers::default();
+        let of = |views: &[usize]| {
+            let base = "[[zone]]\nname = \"{z}\"\nfile = \"b\"\n";
+            let view = |(n, view): (usize, &usize)| {
+                let zone = format!("z{}", n / 16);
+                let base = if n % 16 == 0 { base.replace("{z}", &zone) } else { String::new() };
+                format!("{base}[[zone]]\nname = \"{zone}\"\nview = \"v{view}\"\nfile = \"v\"\n")
+            };
+            let text: String = views.iter().enumerate().map(view).collect();
+            numbers.of(&Config::parse(Path::new("f"), &text).expect("a config"))
+        };
+        let first = of(&[1, 2]);
+        assert_eq!([first["v1"], first["v2"]], [View(1), View(2)]);
+        assert_eq!(of(&[3, 2])["v2"], View(2));
+        let many: Vec<usize> = (100..355).collect();
+        let all: HashSet<u8> = of(&many).values().map(|view| view.0).collect();
+        assert_eq!(all.len(), 255);
+        assert!(!all.contains(&0));
+    }
 
     #[test]
     fn counter_stays_with_its_network_and_the_last_is_of_all_others() {

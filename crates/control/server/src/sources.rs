@@ -3,6 +3,7 @@
 use crate::documents::Documents;
 use crate::kubernetes::{self, Kubernetes, THREAD as CLUSTER};
 use crate::limits::{CLUSTER_POLL_INTERVAL, KUBERNETES_START_MAX};
+use crate::networks::ViewNumbers;
 use crate::prober;
 use crate::store::{StoreConfig, Stored, WRITER};
 use crate::zones;
@@ -46,7 +47,8 @@ impl Sources {
     ) -> Result<(Self, CommandId), Box<dyn Error>> {
         let prober = prober::start(config, &control, documents, worker_cpus)?;
         let folder = config.server.folder();
-        let (zones, load) = source_file::Zones::start(&control, zones::configured(config), folder)?;
+        let zones = zones::configured(config, &ViewNumbers::default().of(config));
+        let (zones, load) = source_file::Zones::start(&control, zones, folder)?;
         let kubernetes = Mutex::new(kubernetes::start(config, &control, documents)?);
         Ok((Self { control, zones, store: OnceLock::new(), kubernetes, prober }, load))
     }

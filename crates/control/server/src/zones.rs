@@ -1,17 +1,24 @@
 //! The zones that the config asks for, and the image before them.
 use compile::Image;
-use config::{Config, Forward, Mode, Zone};
+use config::{Config, Forward, Mode, Zone, ZoneView};
 use image::{HASH_KEY_WORDS, HashKey};
-use source_file::{BuiltInZones, FilesToLoad, ZoneConfig, ZoneFile};
+use packet::View;
+use source_file::{BuiltInZones, FilesToLoad, ViewFile, ZoneConfig, ZoneFile};
+use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The zone files, hosts files and built-in zones of a config.
-pub fn configured(config: &Config) -> ZoneConfig {
+/// The zone files, hosts files and built-in zones of a config. `views`: the numbers of its views.
+pub fn configured(config: &Config, views: &HashMap<String, View>) -> ZoneConfig {
     let suffixes = |is_local: bool| {
         let is_it = move |rule: &&Forward| (rule.mode == Mode::Local) == is_local;
         config.forwards.iter().filter(is_it).map(|rule| rule.suffix.clone()).collect()
     };
-    let file = |zone: &Zone| ZoneFile { origin: zone.name.clone(), file: zone.file.clone() };
+    let file = |zone: &Zone| {
+        let of_view =
+            |of: &ZoneView| Some(ViewFile { view: *views.get(&of.view)?, file: of.file.clone() });
+        let views = zone.views.iter().filter_map(of_view).collect();
+        ZoneFile { origin: zone.name.clone(), file: zone.file.clone(), views }
+    };
     let zones = config.zones.iter().map(file).collect();
     ZoneConfig {
         files: FilesToLoad { zones, hosts: config.hosts.files.clone() },

@@ -55,13 +55,15 @@ impl FileLoop {
     fn set_files(&mut self, files: FilesToLoad) {
         let key = |zone: &ZoneFile| zone.origin.as_name().as_bytes().to_ascii_lowercase();
         let FilesToLoad { zones, hosts } = std::mem::replace(&mut self.files, files);
-        let mut known: HashMap<Vec<u8>, (PathBuf, WatchedZone)> = zones
+        let mut known: HashMap<Vec<u8>, (ZoneFile, WatchedZone)> = zones
             .into_iter()
             .zip(self.entries.drain(..))
-            .map(|(zone, entry)| (key(&zone), (zone.file, entry)))
+            .map(|(zone, entry)| (key(&zone), (zone, entry)))
             .collect();
         let same = |zone: &ZoneFile| {
-            let known = known.remove(&key(zone)).filter(|(file, _)| *file == zone.file);
+            let known = known
+                .remove(&key(zone))
+                .filter(|(known, _)| known.file == zone.file && known.views == zone.views);
             known.map_or_else(WatchedZone::default, |(_, entry)| entry)
         };
         self.entries = self.files.zones.iter().map(same).collect();

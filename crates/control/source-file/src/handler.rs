@@ -1,5 +1,6 @@
 //! What a source passes to its handler: the files, and each load.
 
+use compile::View;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use wire::NameBuf;
@@ -10,6 +11,17 @@ pub struct ZoneFile {
     /// The name of its apex.
     pub origin: NameBuf,
     /// The file; it may include others.
+    pub file: PathBuf,
+    /// The files of its views.
+    pub views: Vec<ViewFile>,
+}
+
+/// A view of a zone, and its file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewFile {
+    /// The view.
+    pub view: View,
+    /// The file with the sets that it lays over the zone.
     pub file: PathBuf,
 }
 

@@ -21,10 +21,10 @@ mod watch;
 mod zones;
 
 pub use file_loop::FileLoop;
-pub use handler::{FilesToLoad, LoadAttempt, LoadHandler, WriteKind, ZoneFile};
+pub use handler::{FilesToLoad, LoadAttempt, LoadHandler, ViewFile, WriteKind, ZoneFile};
 pub use hosts::{LoadedHosts, load_hosts, read_hosts};
 pub use lint::{check_serial, lint};
-pub use load::load;
+pub use load::{load, load_with_views};
 pub use saved::ZoneSaver;
 pub use signatures::{
     SignatureReport, VERIFIED_AT_LOAD_MAX, VERIFIED_MAX, check_signatures, seconds_now,

@@ -1,6 +1,7 @@
 //! Loads one zone from its file into the compiler.
+use crate::handler::{ViewFile, ZoneFile};
 use crate::limits::FINDINGS_MAX;
-use compile::{HiddenName, Loader, Zone, ZoneProblem};
+use compile::{HiddenName, Loader, ViewSets, Zone, ZoneProblem};
 use image::HashKey;
 use model::BrokenRule;
 use std::collections::{BTreeMap, HashMap};
@@ -36,6 +37,75 @@ pub fn load(
                 summary.warnings.extend(locate(file, origin, warnings));
             }
             Ok((zone, summary))
+        }
+        Err(problems) => {
+            let errors = locate(file, origin, problems);
+            Err(LoadFailure { errors, stopped: false, files: summary.files })
+        }
+    }
+}
+
+/// As [`load`], with the views of the zone, each from its file.
+///
+/// # Errors
+/// As [`load`]; also if a view has errors: then the zone is not loaded either.
+pub fn load_with_views(
+    zone: &ZoneFile,
+    key: &Arc<HashKey>,
+    old: Option<&Zone>,
+) -> Result<(Zone, LoadSummary), LoadFailure> {
+    let (loaded, mut summary) = load(&zone.file, zone.origin.as_name(), key, old)?;
+    let (mut views, mut errors) = (Vec::new(), Vec::new());
+    for ViewFile { view, file } in &zone.views {
+        match load_view(file, &loaded, key) {
+            Ok((sets, more)) => {
+                views.push((*view, Some(sets)));
+                summary.files.extend(more.files);
+                summary.warnings.extend(more.warnings);
+                summary.cut_off = summary.cut_off.or(more.cut_off);
+            }
+            Err(failure) => {
+                errors.extend(failure.errors);
+                summary.files.extend(failure.files);
+            }
+        }
+    }
+    if views.is_empty() && errors.is_empty() {
+        return Ok((loaded, summary));
+    }
+    let whole = SourcePosition { file: &zone.file, line: 0, column: 0 };
+    let loaded = match errors.is_empty() {
+        true => loaded.with_views(views).map_err(|why| error(whole, BrokenRule::LIMIT, why)),
+        false => return Err(LoadFailure { errors, stopped: false, files: summary.files }),
+    };
+    match loaded {
+        Ok(loaded) => Ok((loaded, summary)),
+        Err(why) => Err(LoadFailure { errors: vec![why], stopped: false, files: summary.files }),
+    }
+}
+
+/// Reads the sets of a view of a zone from their file.
+///
+/// # Errors
+/// All errors of the files and the sets, with their positions.
+pub(crate) fn load_view(
+    file: &Path,
+    zone: &Zone,
+    key: &Arc<HashKey>,
+) -> Result<(ViewSets, LoadSummary), LoadFailure> {
+    let origin = zone.origin();
+    let mut loader = Loader::new(Arc::clone(key), origin, None);
+    let mut ordinal: u32 = 0;
+    let mut summary = zonefile::read(file, origin, &mut |record| {
+        ordinal = ordinal.saturating_add(1);
+        loader.add(record.owner, record.rtype, record.ttl, record.rdata, ordinal)
+    })?;
+    match loader.finish_view(zone) {
+        Ok((sets, warnings)) => {
+            if !warnings.is_empty() {
+                summary.warnings.extend(locate(file, origin, warnings));
+            }
+            Ok((sets, summary))
         }
         Err(problems) => {
             let errors = locate(file, origin, problems);
@@ -171,6 +241,45 @@ mod tests {
         let expected = ":7:1: a.d.example.org.: it is below d.example.org., whose DNAME record \
                         answers for it (move it elsewhere, or remove the DNAME record)";
         assert_eq!(messages, expected);
+    }
+
+    /// Loads the text as `example.org` with a view of it. Errors are without the files.
+    fn load_view_text(test: &str, text: &str, view: &str) -> Result<Zone, String> {
+        let file = |part: &str, text: &str| {
+            let file = std::env::temp_dir().join(format!("{part}-{test}-{}", std::process::id()));
+            std::fs::write(&file, text).expect("a file");
+            file
+        };
+        let (file, of_view) = (file("base", text), file("view", view));
+        let origin = NameBuf::from_text(b"example.org.", Name::ROOT).expect("a name");
+        let key = Arc::new(HashKey::new(std::array::from_fn(|word| word as u64 * 7 + 1)));
+        let views = vec![ViewFile { view: compile::View(1), file: of_view.clone() }];
+        let zone = ZoneFile { origin, file, views };
+        let loaded = load_with_views(&zone, &key, None);
+        for file in [&zone.file, &of_view] {
+            std::fs::remove_file(file).expect("the file goes");
+        }
+        let told = |failure: LoadFailure| {
+            failure.to_string().replace(&of_view.display().to_string(), "VIEW")
+        };
+        loaded.map(|(zone, _)| zone).map_err(told)
+    }
+
+    #[test]
+    fn errors_of_a_view_have_their_place_in_its_file() {
+        let zone = format!("{HEAD}www A 192.0.2.2\nalias CNAME ns\nd DNAME x.test.\n");
+        for (test, view, expected) in [
+            ("good", "www 60 AAAA 2001:db8::1\nalias 60 CNAME www\nnew.ent 60 A 192.0.2.9\n", ""),
+            ("cname", "\nwww 60 CNAME ns\n", "VIEW:2:1: www.example.org.: a CNAME record beside"),
+            ("address", "alias 60 A 192.0.2.1\n", "VIEW:1:1: alias.example.org.: a CNAME record"),
+            ("soa", "@ 60 SOA ns root 1 2 3 4 5\n", "VIEW:1:1: example.org.: a view has no SOA"),
+            ("hidden", "a.d 60 A 192.0.2.1\n", "VIEW:1:1: a.d.example.org.: it is below d.exam"),
+            ("hides", "www 60 DNAME x.test.\na.www 60 A 192.0.2.1\n", "VIEW: www.example.org.: it"),
+            ("syntax", "www 60 A 192.0.2\n", "VIEW:1:10: "),
+        ] {
+            let told = load_view_text(test, &zone, view).map(drop).err().unwrap_or_default();
+            assert!(told.starts_with(expected) && told.is_empty() == expected.is_empty(), "{told}");
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Networks of clients on a running server: denied names, counters, and reloads.
-use crate::served::{HEAD, NOERROR, REFUSED, Served, binary, rcode, short_socket, zone};
+use crate::served::{HEAD, NOERROR, REFUSED, Served, binary, holds, rcode, short_socket, zone};
 use std::fs;
 use std::process::Output;
+use test_support::wait;
 
 const NXDOMAIN: u8 = 3;
 
@@ -60,4 +61,37 @@ fn networks_deny_names_and_count_replies_and_a_reload_changes_them() {
     assert!(told.contains("denied.txt: does not end with a newline"), "{told}");
     assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED, "the rules before stay");
     assert_eq!(rcode(&served.ask("a.test")), NOERROR);
+}
+
+const VIEW: &str = "$TTL 60\nns A 192.0.2.77\ninside A 192.0.2.78\n";
+
+#[test]
+fn clients_of_a_view_see_the_merged_zone_and_a_reload_changes_it() {
+    let socket = short_socket("networks_view");
+    let view = "[[zone]]\nname = \"a.test\"\nview = \"in\"\nfile = \"in.zone\"\n\
+                [[network]]\nname = \"local\"\nprefixes = [\"127.0.0.0/8\"]\nview = \"in\"\n";
+    let config = format!("[admin]\nsocket = \"{}\"\n{view}", socket.display()) + &zone("a.test");
+    let files = [("a.test.zone", HEAD), ("in.zone", VIEW)];
+    let served = Served::start("networks_view", &config, &files);
+    assert!(holds(&served.ask("ns.a.test"), &[192, 0, 2, 77]));
+    assert!(holds(&served.ask_over_tcp("inside.a.test"), &[192, 0, 2, 78]));
+    assert_eq!(rcode(&served.ask("other.a.test")), NXDOMAIN);
+    // A file in place of another is loaded by itself, and an error in it leaves the zone.
+    let replace = |text: &str| {
+        fs::write(served.folder.join("in.new"), text).expect("a file");
+        fs::rename(served.folder.join("in.new"), served.folder.join("in.zone")).expect("renamed");
+    };
+    replace(&VIEW.replace("192.0.2.77", "192.0.2.79"));
+    let is_new = || holds(&served.ask("ns.a.test"), &[192, 0, 2, 79]);
+    wait::until_true("the new view is served", is_new);
+    replace("$TTL 60\ninside A 192.0.2.80\nns CNAME inside\n");
+    let refused = run(&served, &["reload"]);
+    let told = String::from_utf8_lossy(&refused.stdout);
+    assert!(told.contains("in.zone:3:1: ns.a.test.: a CNAME record beside"), "{told}");
+    assert!(is_new(), "the zone stays as it was");
+    edit(&served, "view = \"in\"\n[", "view = \"default\"\n[");
+    let told = run(&served, &["reload"]);
+    assert!(String::from_utf8_lossy(&told.stdout).contains("changed: network"), "{told:?}");
+    assert!(holds(&served.ask("ns.a.test"), &[192, 0, 2, 1]), "the zone without a view");
+    assert_eq!(rcode(&served.ask("inside.a.test")), NXDOMAIN);
 }

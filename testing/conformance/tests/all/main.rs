@@ -19,3 +19,4 @@ mod reload;
 mod rfc8906;
 mod spoofing;
 mod upstreams;
+mod views;

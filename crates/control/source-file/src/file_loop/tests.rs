@@ -64,7 +64,7 @@ impl SourceUnderTest {
                 files.clone()
             }));
         });
-        let zones = vec![ZoneFile { origin, file }];
+        let zones = vec![ZoneFile { origin, file, views: Vec::new() }];
         commands.set_files(zones.clone());
         let fixture = Self { folder, zones, commands, loads, thread };
         fixture.expect_load("at the start");
@@ -210,7 +210,7 @@ fn hosts_files_are_loaded_when_they_change() {
     let notes = TestLog::default();
     let mut handler = notes.clone();
     let thread = std::thread::spawn(move || source.run(&mut handler));
-    let zone = ZoneFile { origin: NameBuf::root(), file: folder.join("zone") };
+    let zone = ZoneFile { origin: NameBuf::root(), file: folder.join("zone"), views: Vec::new() };
     let files = |hosts: &[&str]| FilesToLoad {
         zones: vec![zone.clone()],
         hosts: hosts.iter().map(|name| folder.join(name)).collect(),
@@ -240,6 +240,7 @@ fn replaced_zone_list_loads_only_new_and_moved_zones() {
         let zones = zones.iter().map(|(origin, name)| ZoneFile {
             origin: NameBuf::from_text(origin.as_bytes(), Name::ROOT).expect("a name"),
             file: folder.join(name),
+            views: Vec::new(),
         });
         assert!(commands.wait(commands.set_files(zones.collect::<Vec<_>>())));
         notes.take()
@@ -271,7 +272,8 @@ fn panicked_source_is_distinguished_from_stopped() {
         });
         assert!(!commands.have_failed());
         if fails {
-            let zone = ZoneFile { origin: origin.clone(), file: PathBuf::from("none") };
+            let zone =
+                ZoneFile { origin: origin.clone(), file: PathBuf::from("none"), views: Vec::new() };
             assert!(!commands.wait(commands.set_files(vec![zone])));
         } else {
             commands.stop();
@@ -315,6 +317,7 @@ fn stopped_source_loads_no_further_zone() {
     let zone = |n| ZoneFile {
         origin: NameBuf::from_text(format!("{n}.test.").as_bytes(), Name::ROOT).expect("a name"),
         file: PathBuf::from("none"),
+        views: Vec::new(),
     };
     commands.set_files((0..100).map(zone).collect::<Vec<_>>());
     let mut handler = StoppingHandler { commands, loads: 0 };

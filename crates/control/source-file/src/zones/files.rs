@@ -1,10 +1,13 @@
 //! Zone files as a source: their zones, each from its file or from the copy saved of it.
 use super::registry::{ContentInfo, ZoneRegistry};
 use crate::handler::{LoadAttempt, WriteKind, ZoneFile};
+use crate::load::load_view;
 use crate::saved::{self, CopyNote, FileId, ZoneSaver};
 use crate::{
-    VERIFIED_AT_LOAD_MAX, check_serial, check_signatures, load, seconds_now, signature_span,
+    VERIFIED_AT_LOAD_MAX, ViewFile, check_serial, check_signatures, load_with_views, seconds_now,
+    signature_span,
 };
+use image::HashKey;
 use server_status::HeldZone;
 use server_status::ZoneState;
 use std::path::PathBuf;
@@ -65,7 +68,7 @@ struct Read<'z> {
 impl FileLoader {
     /// Owns these zones; until one is loaded, it answers SERVFAIL (invariant I10).
     pub fn claim(&self, zones: &[ZoneFile]) {
-        for ZoneFile { origin, file } in zones {
+        for ZoneFile { origin, file, .. } in zones {
             self.updates.claim(origin.clone(), Some(file.clone()));
         }
     }
@@ -77,17 +80,19 @@ impl FileLoader {
     }
 
     /// Publishes the saved copy of a zone, if there is one.
-    fn publish_copy(&self, origin: Name<'_>) {
+    fn publish_copy(&self, zone: &ZoneFile) {
+        let origin = zone.origin.as_name();
         let Some(Copies { folder, .. }) = &self.copies else { return };
         let image = self.control.image();
         match saved::read(folder, origin, image.key()) {
-            Ok(Some((zone, records))) => {
+            Ok(Some((copy, records))) => {
+                let copy = with_views(copy, zone, image.key());
                 let file = saved::path(folder, origin);
                 let at = file.metadata().and_then(|found| found.modified());
                 let at = at.unwrap_or_else(|_| SystemTime::now());
-                let serial = zone.serial();
-                let signatures = signature_span(&zone, seconds_now());
-                self.publish(zone);
+                let serial = copy.serial();
+                let signatures = signature_span(&copy, seconds_now());
+                self.publish(copy);
                 self.registry.note_saved(origin, ContentInfo { serial, records, at, signatures });
                 tracing::warn!(zone = %origin, file = %file.display(), serial, records,
                     "zone served from the copy saved when it was last good");
@@ -202,7 +207,7 @@ impl FileLoader {
         let zone = read.zone;
         let origin = zone.origin.as_name();
         if self.registry.zone_state(origin) == ZoneState::Unloaded {
-            self.publish_copy(origin);
+            self.publish_copy(zone);
         }
         if self.registry.zone_state(origin) == ZoneState::Unloaded {
             self.updates.drop_held(&Target::Zone(zone.origin.clone()));
@@ -256,7 +261,7 @@ impl FileLoader {
         self.updates.drop_held(&Target::Zone(zone.origin.clone()));
         self.registry.note_refused(origin, failure.errors.iter().map(ToString::to_string));
         if self.registry.zone_state(origin) == ZoneState::Unloaded {
-            self.publish_copy(origin);
+            self.publish_copy(zone);
         }
         let instead = match self.registry.zone_state(origin) {
             ZoneState::Saved => "its saved copy is served until its file is corrected",
@@ -277,7 +282,7 @@ impl FileLoader {
         let image = self.control.image();
         let old = image.zone(origin).filter(|old| old.facts().loaded);
         let before = old.map(|old| CopyNote::new(old, None));
-        let read = load(&zone.file, origin, image.key(), old.map(|old| &**old));
+        let read = load_with_views(zone, image.key(), old.map(|old| &**old));
         let is_changed = match (&read, old) {
             (Ok((new, _)), Some(old)) => !new.has_same_records(old),
             _ => false,
@@ -323,7 +328,7 @@ impl FileLoader {
             if self.note(origin).is_some_and(|note| note.file == FileId::of(&zone.file)) {
                 return false;
             }
-            self.publish_copy(origin);
+            self.publish_copy(zone);
         }
         self.registry.zone_state(origin) != ZoneState::Unloaded
     }
@@ -354,4 +359,19 @@ impl FileLoader {
             saver.keep_only(zones.iter().map(|zone| zone.origin.as_name()), saved_for);
         }
     }
+}
+
+/// A copy of a zone with those of its views that can be loaded. The others answer SERVFAIL
+/// (invariant I10).
+fn with_views(copy: compile::Zone, zone: &ZoneFile, key: &Arc<HashKey>) -> compile::Zone {
+    let views = zone.views.iter().map(|ViewFile { view, file }| {
+        let loaded = load_view(file, &copy, key).inspect_err(|failure| {
+            for error in &failure.errors {
+                tracing::error!(zone = %zone.origin, rule = error.rule.id, "{error}");
+            }
+        });
+        (*view, loaded.ok().map(|(sets, _)| sets))
+    });
+    let views = views.collect();
+    copy.clone().with_views(views).unwrap_or(copy)
 }

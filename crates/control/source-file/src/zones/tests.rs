@@ -49,6 +49,7 @@ impl Fixture {
         let file = |zone: ZoneStatus| ZoneFile {
             origin: NameBuf::from_text(zone.name.as_bytes(), Name::ROOT).expect("a name"),
             file: zone.file.into(),
+            views: Vec::new(),
         };
         let zones: Vec<_> = self.zones.status().into_iter().map(file).collect();
         assert!(self.zones.commands.wait(self.zones.commands.reload(zones)));
@@ -87,7 +88,8 @@ fn age(file: &Path) {
 /// Zones whose files have their names.
 fn wanted(folder: &Path, names: &[&str], local: bool) -> ZoneConfig {
     let name = |text: &&str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
-    let file = |text: &&str| ZoneFile { origin: name(text), file: folder.join(text) };
+    let file =
+        |text: &&str| ZoneFile { origin: name(text), file: folder.join(text), views: Vec::new() };
     let zones = names.iter().map(file).collect();
     let files = FilesToLoad { zones, hosts: Vec::new() };
     ZoneConfig {

@@ -61,7 +61,7 @@ impl FileScenario {
         let folder = Folder::new(&format!("writing-{test}"));
         let file = folder.join("zone");
         fs::write(&file, "old").expect("a file");
-        let zone = ZoneFile { origin: NameBuf::root(), file: file.clone() };
+        let zone = ZoneFile { origin: NameBuf::root(), file: file.clone(), views: Vec::new() };
         let files = match hosts {
             true => FilesToLoad { zones: Vec::new(), hosts: vec![file.clone()] },
             false => FilesToLoad::from(vec![zone]),

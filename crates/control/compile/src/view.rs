@@ -1,0 +1,258 @@
+//! A view of a zone: the zone with sets of the view laid over it, one name and type at a time.
+//!
+//! A view is a second, small tree beside that of the zone. It has the names of its own sets and
+//! the names above them, each with all sets that the merged zone has there. All other names are
+//! found in the zone, which is not copied. So a client of a view reads the merged zone.
+use crate::laid_view::LaidView;
+use crate::names::{CROWDED, Names};
+use crate::pack;
+use crate::problem::ZoneProblem;
+use crate::zone::{FactObserver, RuleViolation, Zone, ZoneView, check_node, parent};
+use image::{Leaf, Node, RecordSet, Tree, ZoneFacts};
+use model::BrokenRule;
+use packet::View;
+use std::sync::Arc;
+use wire::{Name, NameBuf, Rtype, canonical_cmp};
+
+/// Types that a view has none of: the zone has one SOA, and a signed zone has no views.
+const REFUSED: [Rtype; 6] =
+    [Rtype::SOA, Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3, Rtype::NSEC3PARAM, Rtype::DNSKEY];
+
+/// The sets of a view, and the empty names above them.
+#[derive(Clone)]
+pub struct ViewSets(pub(crate) Arc<Names>);
+
+impl ViewSets {
+    fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
+        (0..self.0.len()).filter_map(|rank| self.0.at(rank))
+    }
+}
+
+/// A zone as the clients of a view see it.
+pub struct ViewZone {
+    zone: Zone,
+    facts: ZoneFacts,
+    /// Its own sets, to lay them over another version of the zone; `None`: never loaded.
+    sets: Option<ViewSets>,
+    /// The names that differ from those of the zone, or may.
+    names: Names,
+    /// The hashes of these names: a table with linear probing. 0: free.
+    hashes: Box<[u64]>,
+}
+
+impl ViewZone {
+    /// Lays sets over a zone without views.
+    ///
+    /// # Errors
+    /// Too many names share one hash.
+    pub(crate) fn new(zone: Zone, sets: ViewSets) -> Result<Self, String> {
+        let mut nodes: Vec<Vec<u8>> = Vec::with_capacity(sets.0.len());
+        for node in sets.nodes() {
+            // Sets that are too large together leave those of the view.
+            let merged = merge(zone.names.get(node.name()), node);
+            nodes.push(merged.unwrap_or_else(|_| node.as_bytes().to_vec()));
+            nodes.extend(namesakes(&zone, node.name()));
+        }
+        let name = |packed: &[u8]| Node::new(packed).name().to_vec();
+        nodes.sort_by(|a, b| canonical_cmp(&name(a), &name(b)));
+        nodes.dedup_by(|a, b| name(a) == name(b));
+        let (mut facts, key) = (zone.facts, Arc::clone(zone.names.key()));
+        for node in &nodes {
+            // Only signatures can be wrong, and a view has none.
+            let _ = facts.note(Node::new(node));
+        }
+        let hashes = nodes.iter().map(|node| key.hash_of(Node::new(node).name()));
+        let hashes = hash_table(hashes, nodes.len())?;
+        let mut names = Names::new(key);
+        names.put_all(&mut nodes.concat(), &vec![true; nodes.len()])?;
+        Ok(Self { zone, facts, sets: Some(sets), names, hashes })
+    }
+
+    /// Lays sets over a zone without views; `None`: they were never loaded.
+    fn lay(zone: Zone, sets: Option<ViewSets>) -> Result<Self, String> {
+        match sets {
+            Some(sets) => Self::new(zone, sets),
+            None => Ok(Self::unloaded(zone)),
+        }
+    }
+
+    /// A view that was never loaded: its clients get SERVFAIL (invariant I10).
+    fn unloaded(zone: Zone) -> Self {
+        let names = Names::new(Arc::clone(zone.names.key()));
+        let facts = ZoneFacts { loaded: false, ..zone.facts };
+        Self { zone, facts, sets: None, names, hashes: [0; 2].into() }
+    }
+
+    #[inline]
+    fn has(&self, hash: u64) -> bool {
+        let last = self.hashes.len() - 1;
+        let mut slot = hash as usize & last;
+        loop {
+            match self.hashes.get(slot) {
+                None | Some(0) => return false,
+                Some(known) if *known == hash => return true,
+                Some(_) => slot = (slot + 1) & last,
+            }
+        }
+    }
+}
+
+impl LaidView<Zone> for ViewZone {
+    fn lay_over(&self, zone: &Zone) -> Option<Arc<dyn LaidView<Zone>>> {
+        let laid = Self::lay(zone.clone(), self.sets.clone()).ok()?;
+        Some(Arc::new(laid))
+    }
+
+    fn as_zone(&self) -> &dyn image::Zone {
+        self
+    }
+}
+
+impl image::Zone for ViewZone {
+    #[inline]
+    fn origin(&self) -> Name<'_> {
+        self.zone.origin.as_name()
+    }
+
+    #[inline]
+    fn facts(&self) -> &ZoneFacts {
+        &self.facts
+    }
+
+    /// Only proofs need the order of names, and a signed zone has no views.
+    fn names(&self) -> &dyn Tree {
+        &self.zone.names
+    }
+
+    fn hashed(&self) -> &dyn Tree {
+        &self.zone.hashed
+    }
+
+    #[inline]
+    fn leaf(&self, hash: u64) -> &[u8] {
+        if self.has(hash) { self.names.leaf(hash) } else { self.zone.names.leaf(hash) }
+    }
+}
+
+/// A packed node with the sets of a view, and the others of the zone's node.
+///
+/// # Errors
+/// They are too large together.
+fn merge(below: Option<Node<'_>>, own: Node<'_>) -> Result<Vec<u8>, String> {
+    let mut packed = Vec::new();
+    pack::node_head(&mut packed, own.name(), 0);
+    pack::set_declared(&mut packed, below.map(|node| node.declared()).unwrap_or_default());
+    let others = below.iter().flat_map(|node| node.sets());
+    let mut sets: Vec<RecordSet<'_>> =
+        others.filter(|set| own.set(set.rtype()).is_none()).chain(own.sets()).collect();
+    sets.sort_by_key(|set| set.rtype());
+    sets.iter().for_each(|set| packed.extend_from_slice(set.as_bytes()));
+    pack::close_node(&mut packed, 0)?;
+    Ok(packed)
+}
+
+/// Other nodes of the zone with the hash of this name: a view that has the hash has them, too.
+fn namesakes<'z>(zone: &'z Zone, name: &[u8]) -> impl Iterator<Item = Vec<u8>> + 'z {
+    let key = zone.names.key();
+    let hash = key.hash_of(name);
+    let name = name.to_vec();
+    Leaf::new(zone.names.leaf(hash))
+        .bucket(hash)
+        .filter(move |node| node.name() != name && key.hash_of(node.name()) == hash)
+        .map(|node| node.as_bytes().to_vec())
+}
+
+/// A table of hashes, half full at most.
+fn hash_table(hashes: impl Iterator<Item = u64>, len: usize) -> Result<Box<[u64]>, String> {
+    let mut table = vec![0; (2 * len).next_power_of_two().max(2)].into_boxed_slice();
+    let last = table.len() - 1;
+    for hash in hashes {
+        if hash == 0 {
+            return Err(CROWDED.into());
+        }
+        let mut slot = hash as usize & last;
+        while table[slot] != 0 && table[slot] != hash {
+            slot = (slot + 1) & last;
+        }
+        table[slot] = hash;
+    }
+    Ok(table)
+}
+
+/// What is wrong with the sets of a view at one name, over the sets that the zone has there.
+pub(crate) fn check(zone: &Zone, own: Node<'_>) -> Result<(), RuleViolation> {
+    if let Some(set) = own.sets().find(|set| REFUSED.contains(&set.rtype())) {
+        let what = format!("a view has no {} records: they are those of the zone", set.rtype());
+        return Err(RuleViolation::new(BrokenRule::SET_RULES, what));
+    }
+    let packed = merge(zone.names.get(own.name()), own);
+    let packed = packed.map_err(|what| RuleViolation::new(BrokenRule::LIMIT, what))?;
+    check_node(Node::new(&packed))?;
+    let mut above = std::iter::successors(parent(own.name()), |name| parent(name));
+    let is_hidden =
+        |name: &[u8]| zone.names.get(name).is_some_and(|node| node.set(Rtype::DNAME).is_some());
+    match above.find(|name| !own.is_empty() && is_hidden(name)) {
+        Some(name) => {
+            let name = NameBuf::joined(name, zone.origin());
+            let name = name.map(|name| name.as_name().to_string()).unwrap_or_default();
+            let what = format!("it is below {name}, whose DNAME record answers for it");
+            Err(RuleViolation::new(BrokenRule::BELOW_DNAME, what))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The first name below a DNAME record that the view has itself.
+pub(crate) fn hidden_by_own(zone: &Zone, own: &Names) -> Option<ZoneProblem> {
+    let nodes = (0..own.len()).filter_map(|rank| own.at(rank));
+    let mut dnames = nodes.filter(|node| node.set(Rtype::DNAME).is_some());
+    let node =
+        dnames.find(|node| own.has_below(node.name()) || zone.names.has_below(node.name()))?;
+    let name = NameBuf::joined(node.name(), zone.origin()).ok()?;
+    let what =
+        format!("{}: its DNAME record answers for names that exist below it", name.as_name());
+    Some(ZoneProblem { place: None, rule: BrokenRule::BELOW_DNAME, what })
+}
+
+impl Zone {
+    /// This zone with these views, each once, in place of the ones that it has. One without sets
+    /// was not loaded.
+    ///
+    /// # Errors
+    /// Too many names share one hash.
+    pub fn with_views(mut self, views: Vec<(View, Option<ViewSets>)>) -> Result<Self, String> {
+        self.views = Arc::default();
+        let mut laid: Vec<ZoneView> = Vec::new();
+        for (view, sets) in views {
+            laid.push((view, Arc::new(ViewZone::lay(self.clone(), sets)?)));
+        }
+        self.views = laid.into();
+        Ok(self)
+    }
+
+    /// Lays the views over what has become of the zone. One for which that fails stays as it was.
+    pub(crate) fn lay_views_again(&mut self) {
+        if self.views.is_empty() {
+            return;
+        }
+        let bare = Self { views: Arc::default(), ..self.clone() };
+        let lay = |(view, old): &ZoneView| {
+            (*view, old.lay_over(&bare).unwrap_or_else(|| Arc::clone(old)))
+        };
+        self.views = self.views.iter().map(lay).collect();
+    }
+
+    /// The zone as the clients of a view see it.
+    #[inline]
+    pub(crate) fn in_view(&self, view: View) -> &dyn image::Zone {
+        if view != View::DEFAULT
+            && let Some((_, zone)) = self.views.iter().find(|(known, _)| *known == view)
+        {
+            return zone.as_zone();
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! `[[zone]]`: zones and their views, each with its file.
+use crate::limits::{VIEW_NAME_LEN_MAX, VIEWS_MAX, VIEWS_OF_ZONE_MAX};
+use crate::section::Section;
+use crate::values::{self, Wrong};
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use toml::de::DeValue;
+use wire::NameBuf;
+
+/// `[[zone]]`
+#[derive(Clone, Debug)]
+pub struct Zone {
+    /// The origin.
+    pub name: NameBuf,
+    /// The zone file; a relative path starts at the config's folder.
+    pub file: PathBuf,
+    /// The files of its views.
+    pub views: Vec<ZoneView>,
+}
+
+/// The sets that a view lays over a zone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneView {
+    /// The name of the view.
+    pub view: String,
+    /// Its file, as [`Zone::file`].
+    pub file: PathBuf,
+}
+
+/// The view of clients to whom no network gives another.
+const DEFAULT: &str = "default";
+
+/// One section.
+struct Read {
+    name: NameBuf,
+    view: Option<String>,
+    file: PathBuf,
+    offset: usize,
+}
+
+/// The name of a view; `None`: the default view.
+pub(super) fn view(value: &DeValue<'_>) -> Result<Option<String>, Wrong> {
+    let name = values::text(VIEW_NAME_LEN_MAX)(value)?;
+    let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    match name.as_str() {
+        DEFAULT => Ok(None),
+        _ if !name.is_empty() && name.bytes().all(is_allowed) => Ok(Some(name)),
+        _ => values::expected("the name of a view, of letters, digits, `-`, `_` and `.`", value),
+    }
+}
+
+/// Reads all sections. `used`: the views of networks, with their offsets.
+pub(super) fn read_all(
+    root: &mut Section<'_, '_>,
+    max: usize,
+    config: &Path,
+    used: &[(String, usize)],
+) -> Vec<Zone> {
+    let (mut names, mut all) = (HashMap::new(), Vec::new());
+    root.sections("zone", "[[zone]]", max, |section| {
+        all.extend(read(section, config, &mut names));
+    });
+    let (views, zones): (Vec<Read>, Vec<Read>) = all.into_iter().partition(|it| it.view.is_some());
+    let zone = |Read { name, file, .. }| Zone { name, file, views: Vec::new() };
+    let mut zones: Vec<Zone> = zones.into_iter().map(zone).collect();
+    let bytes = |name: &NameBuf| name.as_name().as_bytes().to_vec();
+    let at: HashMap<Vec<u8>, usize> =
+        zones.iter().enumerate().map(|(at, zone)| (bytes(&zone.name), at)).collect();
+    let mut known = BTreeSet::new();
+    for Read { name, view, file, offset } in views {
+        let Some(view) = view else { continue };
+        known.insert(view.clone());
+        if known.len() == VIEWS_MAX + 1 {
+            root.add_at(offset, format!("at most {VIEWS_MAX} views"));
+        }
+        let Some(zone) = at.get(&bytes(&name)).and_then(|at| zones.get_mut(*at)) else {
+            let message = format!("there is no zone {name} that this view could be of");
+            let help = Some("add a section [[zone]] with the same name and no view".to_owned());
+            root.add_at(offset, Wrong { message, help });
+            continue;
+        };
+        if zone.views.len() == VIEWS_OF_ZONE_MAX {
+            root.add_at(offset, format!("at most {VIEWS_OF_ZONE_MAX} views of one zone"));
+        }
+        zone.views.push(ZoneView { view, file });
+    }
+    for (view, offset) in used.iter().filter(|(view, _)| !known.contains(view)) {
+        let message = format!("no zone has the view {view:?}");
+        let help = match known.is_empty() {
+            true => "add a section [[zone]] with this view and its file".to_owned(),
+            false => format!("known: {}", known.iter().cloned().collect::<Vec<_>>().join(", ")),
+        };
+        root.add_at(*offset, Wrong { message, help: Some(help) });
+    }
+    zones
+}
+
+/// Reads one section; `names` are the zones and views before it, each with its offset.
+fn read(
+    mut section: Section<'_, '_>,
+    config: &Path,
+    names: &mut HashMap<(Vec<u8>, Option<String>), usize>,
+) -> Option<Read> {
+    let name = section.require("name", values::zone_name);
+    let file = section.require("file", values::file);
+    let view = section.read("view", None, view);
+    if let Some(name) = &name {
+        let bytes = name.get_ref().as_name().as_bytes().to_vec();
+        let what = if view.is_none() { "this zone" } else { "this view of the zone" };
+        if let Some(first) = names.insert((bytes, view.clone()), name.span().start) {
+            section.twice(what, first, name.span().start);
+        }
+    }
+    section.close();
+    let file = config.parent().unwrap_or(Path::new("")).join(file?.into_inner());
+    let (offset, name) = (name.as_ref()?.span().start, name?.into_inner());
+    Some(Read { name, view, file, offset })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+    use crate::tests::check;
+    use std::path::Path;
+
+    #[test]
+    fn view_of_a_zone_has_its_own_file() {
+        let text = "[[zone]]\nname = \"a\"\nview = \"in\"\nfile = \"in\"\n\
+                    [[zone]]\nname = \"A.\"\nfile = \"out\"\n\
+                    [[network]]\nname = \"n\"\nprefixes = [\"::/0\"]\nview = \"in\"\n\
+                    [[network]]\nname = \"m\"\nprefixes = [\"::/1\"]\nview = \"default\"\n";
+        let config = Config::parse(Path::new("etc/f"), text).expect("a config");
+        let [zone] = &config.zones[..] else { panic!("one zone") };
+        assert_eq!(zone.file, Path::new("etc/out"));
+        assert_eq!((&*zone.views[0].view, &*zone.views[0].file), ("in", Path::new("etc/in")));
+        let views: Vec<_> = config.networks.iter().map(|network| network.view.as_deref()).collect();
+        assert_eq!(views, [Some("in"), None]);
+    }
+
+    #[test]
+    fn errors_of_views_have_their_places() {
+        check(
+            r#"[[zone]]
+name = "a"
+view = "x"
+file = "x"
+[[zone]]
+name = "b"
+file = "b"
+[[zone]]
+name = "b"
+view = "x"
+file = "x"
+[[zone]]
+name = "b"
+view = "x"
+file = "y"
+[[zone]]
+name = "b"
+view = "x y"
+file = "y"
+[[network]]
+name = "n"
+prefixes = ["::/0"]
+view = "z"
+"#,
+            &("2:8: there is no zone a. that this view could be of \
+              (add a section [[zone]] with the same name and no view)\n"
+                .to_owned()
+                + r#"13:8: this view of the zone is already named in line 9 (take one of them out)
+17:8: this zone is already named in line 6 (take one of them out)
+18:8: expected the name of a view, of letters, digits, `-`, `_` and `.`, found the text "x y"
+23:8: no zone has the view "z" (known: x)
+"#),
+        );
+        let many: String = (0..17)
+            .map(|n| format!("[[zone]]\nname = \"b\"\nview = \"v{n}\"\nfile = \"x\"\n"))
+            .collect();
+        let text = format!("[[zone]]\nname = \"b\"\nfile = \"b\"\n{many}");
+        check(&text, "69:8: at most 16 views of one zone");
+    }
+}

@@ -222,6 +222,7 @@ impl Zone {
     /// Too many names share one hash.
     pub fn with_views(mut self, views: Vec<(View, Option<ViewSets>)>) -> Result<Self, String> {
         self.views = Arc::default();
+        self.facts.has_views = !views.is_empty();
         let mut laid: Vec<ZoneView> = Vec::new();
         for (view, sets) in views {
             laid.push((view, Arc::new(ViewZone::lay(self.clone(), sets)?)));

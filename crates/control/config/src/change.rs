@@ -22,6 +22,7 @@ impl Config {
             ("acl.notify_from", self.acl.notify_from != new.acl.notify_from),
             ("acl.metrics", self.acl.metrics != new.acl.metrics),
             ("acl.denied", self.acl.denied != new.acl.denied),
+            ("ecs", self.ecs != new.ecs),
             ("network", self.networks != new.networks),
             ("limits.exempt", self.limits.exempt != new.limits.exempt),
             ("limits.rate", self.limits.rate != new.limits.rate),
@@ -146,6 +147,7 @@ mod tests {
         acl.notify_from = ["10.0.0.0/8"]
         acl.metrics = ["10.0.0.0/8"]
         acl.denied = "drop"
+        ecs.trust = ["10.0.0.0/8"]
         network = [{ name = "a", prefixes = ["10.0.0.0/8"] }]
         limits.exempt = ["10.0.0.0/8"]
         limits.memory = "32MiB"

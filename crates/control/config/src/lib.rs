@@ -30,7 +30,7 @@ pub use forward::{Cache, Forward, Mode};
 pub use health::{Health, read_check_keys};
 pub use kubernetes::{Compat, Kubernetes, PodNames};
 pub use names::Hosts;
-pub use network::{DenyAnswer, Network, NetworkNames};
+pub use network::{DenyAnswer, Ecs, Network, NetworkNames};
 pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
 pub use resolv_conf::read_nameservers;
 pub use roles::Roles;
@@ -97,6 +97,8 @@ pub struct Config {
     pub etcd: Etcd,
     /// In the order that [`image::Rewrites`] needs.
     pub rewrites: Vec<RewriteRule>,
+    /// Section `[ecs]`.
+    pub ecs: Ecs,
     /// Sections `[[network]]`.
     pub networks: Vec<Network>,
     /// Sections `[[zone]]`.
@@ -207,6 +209,7 @@ impl Config {
             rewrites.extend(names::read_rewrite(section, &mut seen));
         });
         Rewrites::sort(&mut rewrites);
+        let ecs = Ecs::read(root.section("ecs", "[ecs]"));
         let (mut networks, mut earlier) = (Vec::new(), network::Earlier::default());
         root.sections("network", "[[network]]", NETWORKS_MAX, |section| {
             networks.extend(Network::read(section, file, &mut earlier));
@@ -236,6 +239,7 @@ impl Config {
             store,
             etcd,
             rewrites,
+            ecs,
             networks,
             zones,
         };

@@ -2,7 +2,7 @@
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
     DENY_ADDRESSES_MAX, DENY_FILE_LEN_MAX, DENY_FILE_NAMES_MAX, DENY_NAMES_MAX,
-    NETWORK_NAME_LEN_MAX, NETWORK_PREFIXES_MAX,
+    NETWORK_NAME_LEN_MAX, NETWORK_PREFIXES_MAX, PREFIXES_MAX,
 };
 use crate::section::{Section, Value};
 use crate::units;
@@ -32,6 +32,21 @@ pub struct Network {
     pub names: Vec<Arc<NetworkNames>>,
     /// The answer to queries for denied names.
     pub deny_answer: DenyAnswer,
+}
+
+/// `[ecs]`
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ecs {
+    /// Resolvers whose client subnet option counts (RFC 7871).
+    pub trust: Vec<Prefix>,
+}
+
+impl Ecs {
+    pub(super) fn read(mut section: Section<'_, '_>) -> Self {
+        let trust = section.list("trust", Vec::new(), PREFIXES_MAX, units::prefix);
+        section.close();
+        Self { trust }
+    }
 }
 
 /// Names with verdicts about them.
@@ -85,7 +100,7 @@ impl Network {
         let location = section.read("location", Location::UNKNOWN, location);
         let names = read_names(&mut section, config, earlier);
         let deny_answer = section.read("deny_answer", DenyAnswer::NxDomain, deny_answer);
-        if names.is_empty() {
+        if ["deny", "allow", "deny_file"].iter().all(|key| !section.has(key)) {
             section.wrong("deny_answer", "answers nothing", "name what is denied: deny = [\"…\"]");
         }
         section.close();
@@ -146,7 +161,7 @@ fn read_prefixes(section: &mut Section<'_, '_>, earlier: &mut Earlier) -> Vec<Pr
     for element in array.iter() {
         match units::prefix(element.get_ref()) {
             Ok(prefix) => {
-                note_prefix(section, element, prefix, earlier);
+                check_prefix(section, element, prefix, earlier);
                 prefixes.push(prefix);
             }
             Err(wrong) => section.add(element, wrong),
@@ -156,7 +171,7 @@ fn read_prefixes(section: &mut Section<'_, '_>, earlier: &mut Earlier) -> Vec<Pr
 }
 
 /// Reports a prefix that a network has already, or that is one too many.
-fn note_prefix(
+fn check_prefix(
     section: &mut Section<'_, '_>,
     element: &Value<'_>,
     prefix: Prefix,
@@ -196,7 +211,7 @@ fn read_names(
                 let names = known.or_insert_with(|| match read_file(&file) {
                     Ok(names) => Some(Arc::new(names)),
                     Err(wrong) => {
-                        section.note(wrong);
+                        section.add_all(wrong);
                         None
                     }
                 });

@@ -104,7 +104,7 @@ impl<'t, 'p> Section<'t, 'p> {
     }
 
     /// Reports errors of another file.
-    pub fn note(&mut self, found: Vec<Diagnostic>) {
+    pub fn add_all(&mut self, found: Vec<Diagnostic>) {
         for problem in found {
             match self.problems.found.len() {
                 DIAGNOSTICS_MAX => self.problems.more += 1,

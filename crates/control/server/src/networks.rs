@@ -59,7 +59,7 @@ impl LastingNetworks {
             denial: denial(&network.deny_answer),
             slot: self.slot(&network.name),
         });
-        NetworkList::new(all.collect())
+        NetworkList::new(all.collect(), &config.ecs.trust)
     }
 
     fn set(&self, names: &NetworkNames) -> Arc<NameSet> {

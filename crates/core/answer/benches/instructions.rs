@@ -13,24 +13,25 @@
 //! A limit that is passed fails the run: `cargo bench -p answer`.
 #![allow(missing_docs, reason = "the macros make undocumented items")]
 
+#[path = "instructions/prefixes.rs"]
+mod prefixes;
+
 use answer::{
-    AnswerCounts, CacheLookup, ClientNetworks, CookieSecret, DeniedAnswer, Limiter, Limits,
-    NameRules, Network, Now, Policy, Resolver, Scratch, TtlLimits, batch, relay,
+    AnswerCounts, CacheLookup, CookieSecret, Limiter, Limits, Now, Policy, Resolver, Scratch,
+    TtlLimits, batch, relay,
 };
 use cache::{Bucket, Cache, CacheHit, CacheKey, CacheShape, CacheState, Insertion, QueryKind};
 use compile::{Image, Loader};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint, EventKind};
 use image::{ForwardRule, Forwards, HashKey};
-use limit::{
-    Acl, AclRule, DebtSet, NetworkBounds, NetworkTable, Networks, Prefix, RangeIndex, Rate,
-    RateTable, TableKey,
-};
+use limit::{Acl, DebtSet, Networks, Rate, RateTable, TableKey};
 use packet::{BURST_MAX, Packet, Transport};
+use prefixes::{Places, Rules, client_v6};
 use std::hint::black_box;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use wire::{Name, NameBuf, QName, Rtype, Suffixes};
+use wire::{Name, NameBuf, Rtype, Suffixes};
 
 /// Services of the anchor zone.
 const NAMES: u32 = 1_000_000;
@@ -53,8 +54,6 @@ const UNKNOWN_MAX: u64 = 936 * BURST_MAX as u64;
 const TURNS_MAX: u64 = 524 * BURST_MAX as u64;
 /// Most of a burst of names that are known from others.
 const KNOWN_MAX: u64 = 713 * BURST_MAX as u64;
-/// Prefixes of the access list.
-const PREFIXES: u32 = 1000;
 /// Room of each packet.
 const ROOM: usize = 1232;
 
@@ -138,107 +137,10 @@ enum Use {
     NetworksOfV6,
 }
 
-/// An access list.
-struct Rules {
-    v4: Vec<u32>,
-    v6: Vec<u128>,
-}
-
-/// A table of networks, each of one prefix of both families.
-struct Places {
-    v4: (Vec<u32>, Vec<u16>, RangeIndex, Vec<u32>),
-    v6: (Vec<u128>, Vec<u16>, RangeIndex, Vec<u32>),
-    networks: Vec<Network>,
-}
-
-/// Site n of a /32.
-fn site(n: u32) -> u128 {
-    0x2001_0db8 << 96 | u128::from(n.wrapping_mul(0x9e37) & 0xffff) << 80
-}
-
-/// Clients of the same /32, at no such site.
-fn client_v6(n: u32) -> Ipv6Addr {
-    Ipv6Addr::from_bits(site(PREFIXES + n * 7) | 1)
-}
-
-impl Places {
-    fn new() -> Self {
-        let mut prefixes: Vec<(Prefix, u16)> = (0..PREFIXES)
-            .flat_map(|n| {
-                let v4 = Ipv4Addr::from_bits(n.wrapping_mul(0x0041_8937) & !0xff).into();
-                let v6 = Ipv6Addr::from_bits(site(n)).into();
-                [(v4, 24), (v6, 48)].map(|(address, len)| {
-                    (Prefix::new(address, len).expect("a prefix"), n as u16 + 1)
-                })
-            })
-            .collect();
-        let (mut v4, mut v6) = ((Vec::new(), vec![0]), (Vec::new(), vec![0]));
-        NetworkTable::flatten(
-            &mut prefixes,
-            |at, number| {
-                v4.0.push(at);
-                v4.1.push(number);
-            },
-            |at, number| {
-                v6.0.push(at);
-                v6.1.push(number);
-            },
-        );
-        let ((index_v4, len_v4), (index_v6, len_v6)) =
-            (RangeIndex::of(&v4.0), RangeIndex::of(&v6.0));
-        let (mut entries_v4, mut entries_v6) = (vec![0; len_v4], vec![0; len_v6]);
-        index_v4.fill(&v4.0, &mut entries_v4);
-        index_v6.fill(&v6.0, &mut entries_v6);
-        Self {
-            v4: (v4.0, v4.1, index_v4, entries_v4),
-            v6: (v6.0, v6.1, index_v6, entries_v6),
-            networks: vec![Network::default(); PREFIXES as usize + 1],
-        }
-    }
-
-    fn networks(&self) -> ClientNetworks<'_> {
-        let Self { v4, v6, networks } = self;
-        let v4 = NetworkBounds { bounds: &v4.0, numbers: &v4.1, index: v4.2, entries: &v4.3 };
-        let v6 = NetworkBounds { bounds: &v6.0, numbers: &v6.1, index: v6.2, entries: &v6.3 };
-        ClientNetworks { table: NetworkTable { v4, v6 }, networks, rules: &NoRules }
-    }
-}
-
-struct NoRules;
-
-impl NameRules for NoRules {
-    fn deny(&self, _network: u16, _name: &QName) -> bool {
-        false
-    }
-
-    fn answer(&self, _network: u16) -> DeniedAnswer<'_> {
-        DeniedAnswer::Refused
-    }
-}
-
 /// As random as a key must be.
 const KEY: [u64; 4] =
     [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
 const SECRETS: &[CookieSecret] = &[CookieSecret([7; 16])];
-
-impl Rules {
-    fn new() -> Self {
-        let mut rules: Vec<AclRule> = (0..PREFIXES)
-            .map(|n| {
-                let address = Ipv4Addr::from_bits(n.wrapping_mul(0x0041_8937) & !0xff);
-                let prefix = Prefix::new(address.into(), 24).expect("a prefix");
-                AclRule { prefix, listed: false }
-            })
-            .collect();
-        let max = Acl::bounds_max(rules.len());
-        let (mut v4, mut v6) = (vec![0; max], vec![0; max]);
-        let acl = Acl::build(&mut rules, true, &mut v4, &mut v6).expect("room for all");
-        let (v4_len, v6_len) = (acl.bounds().0.len(), acl.bounds().1.len());
-        v4.truncate(v4_len);
-        v6.truncate(v6_len);
-        Self { v4, v6 }
-    }
-}
 
 impl Responder {
     fn policy(&self) -> Policy<'_> {

@@ -4,12 +4,13 @@ use crate::admission::Admission;
 use crate::cache_path::CacheCandidate;
 use crate::fast_path::FastPath;
 use crate::name_owner::{NameOwner, name_owner};
+use crate::networks::ClientNetworks;
 use crate::solve::{NodeLookup, ZoneRef};
 use crate::{Disposition, Policy};
 use image::{Forwards, HashKey, Rewrites, Route, ZoneTable};
 use limit::Acl;
 use packet::{BURST_MAX, Packet, View, prefetch};
-use wire::{Class, FastParse, Flags, HEADER_LEN, Query, Rtype, inject_panic};
+use wire::{Class, FastParse, Flags, HEADER_LEN, Query, QueryFault, Rtype, inject_panic};
 
 /// State of the first pass.
 pub(crate) struct Classifier<'f, 'w> {
@@ -19,6 +20,7 @@ pub(crate) struct Classifier<'f, 'w> {
     pub(crate) rewrites: &'f Rewrites<'f>,
     pub(crate) recursion: &'f Acl<'f>,
     pub(crate) notify_from: &'f Acl<'f>,
+    networks: Option<&'f ClientNetworks<'f>>,
     /// The zone of the previous query if no other zone lies below it. Names of a burst often share
     /// a zone, which saves routing.
     pub(crate) memo: Option<ZoneRef<'w>>,
@@ -43,6 +45,7 @@ impl<'f, 'w> Classifier<'f, 'w> {
             rewrites: &policy.rewrites,
             recursion: &policy.recursion,
             notify_from: &policy.notify_from,
+            networks: policy.networks(),
             memo: None,
             expects_cookie: false,
             met_cookie: false,
@@ -167,6 +170,11 @@ impl<'f, 'w> Classifier<'f, 'w> {
         inject_panic("classify", || query.name.as_bytes());
         if query.tsig_at.is_some() {
             return Err(Disposition::Signed);
+        }
+        if query.edns.is_some_and(|edns| edns.subnet_at > 0)
+            && self.networks.is_some_and(|networks| networks.is_malformed(query, packet))
+        {
+            return Err(Disposition::Fault(QueryFault::Format));
         }
         if query.flags.is_notify() {
             return Err(self.classify_notify(query, packet));

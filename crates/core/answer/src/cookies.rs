@@ -1,6 +1,7 @@
 //! Server cookies (RFC 7873), made by RFC 9018 §4 so that servers of one address can share them,
 //! and the EDNS options of the reply.
 use crate::limits::{COOKIE_AGE_MAX, COOKIE_AGE_RENEW, COOKIE_SKEW_MAX, COOKIES_KNOWN};
+use crate::networks::SubnetReply;
 use crate::{Now, Policy};
 use core::net::IpAddr;
 use core::{fmt, mem};
@@ -34,6 +35,8 @@ pub(crate) struct ReplyOptions {
     pub(crate) keepalive: Option<u16>,
     /// Whether the query has a valid server cookie: the client's address is not spoofed.
     pub(crate) proven: bool,
+    /// The client subnet option.
+    pub(crate) subnet: Option<SubnetReply>,
 }
 
 /// Selects the options.
@@ -72,6 +75,7 @@ fn decide(
         nsid,
         keepalive,
         proven: reply_cookie.is_some_and(|reply_cookie| reply_cookie.proven),
+        subnet: policy.networks().and_then(|networks| networks.reply_subnet(query, packet)),
     }
 }
 

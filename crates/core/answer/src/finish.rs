@@ -9,7 +9,7 @@ use wire::{HEADER_LEN, OptionCode};
 /// Writes OPT, flags and counts; returns the length of the reply.
 #[inline(always)]
 pub(crate) fn finish(policy: &Policy<'_>, options: &ReplyOptions, reply: ReplyWriter<'_>) -> usize {
-    let ReplyWriter { query, flags, rcode, ede, counts, .. } = reply;
+    let ReplyWriter { query, flags, rcode, ede, counts, depends, .. } = reply;
     let (buf, mut len) = reply.out.into_parts();
     let mut additional = counts[2];
     if let Some(edns) = &query.edns
@@ -21,7 +21,7 @@ pub(crate) fn finish(policy: &Policy<'_>, options: &ReplyOptions, reply: ReplyWr
         len += OPT_LEN;
         additional += 1;
         if query.wants_options() || ede.is_some() {
-            len = put_options(buf, len, policy, options, ede);
+            len = put_options(buf, len, policy, options, (ede, depends));
         }
     }
     if let Some(header) = buf.first_chunk_mut::<HEADER_LEN>() {
@@ -76,7 +76,7 @@ fn put_options(
     len: usize,
     policy: &Policy<'_>,
     options: &ReplyOptions,
-    ede: Option<Ede>,
+    (ede, depends): (Option<Ede>, bool),
 ) -> usize {
     let mut at = len;
     let mut put = |code: OptionCode, data: &[u8]| {
@@ -95,6 +95,10 @@ fn put_options(
     }
     if let Some(timeout) = options.keepalive {
         put(OptionCode::TCP_KEEPALIVE, &timeout.to_be_bytes());
+    }
+    if let Some(subnet) = &options.subnet {
+        let (data, len) = subnet.data(depends);
+        put(OptionCode::CLIENT_SUBNET, &data[..len]);
     }
     if let Some(code) = ede.map(Ede::code) {
         put(OptionCode::EDE, &code.to_be_bytes());

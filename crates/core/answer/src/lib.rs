@@ -114,7 +114,13 @@ pub struct Policy<'p> {
     pub locations: &'p [Location],
 }
 
-impl Policy<'_> {
+impl<'p> Policy<'p> {
+    /// The networks of clients, if any are configured.
+    #[inline]
+    fn networks(&self) -> Option<&ClientNetworks<'p>> {
+        self.limits.as_ref()?.networks.as_ref()
+    }
+
     /// RA, if the server forwards (RFC 1035 §4.1.1).
     #[inline(always)]
     fn ra_flag(&self) -> u16 {
@@ -254,7 +260,7 @@ pub fn batch(
     let forwards = policy.forwards;
     let mut classifier = Classifier::new(zones, policy);
     let mut dispositions = [Disposition::NotOurs; BURST_MAX];
-    match limits.and_then(|limits| admit(limits, policy, now, packets)) {
+    match limits.and_then(|limits| admit(limits, policy, now, queries, packets)) {
         None => classifier.classify_all(
             &OpenAdmission,
             fast_parses,
@@ -323,9 +329,10 @@ fn admit<'k, 'p>(
     limits: &'k Limits<'p>,
     policy: &'k Policy<'p>,
     now: Now,
+    queries: &mut [Query],
     packets: &mut [Packet<'_>],
 ) -> Option<ClientLimiter<'k, 'p>> {
-    let denies = limits.networks.as_ref().is_some_and(|networks| networks.place(packets));
+    let denies = limits.networks.as_ref().is_some_and(|networks| networks.place(queries, packets));
     ClientLimiter::new(limits, policy, now, packets, denies)
 }
 

@@ -5,9 +5,9 @@ use crate::ede::Ede;
 use crate::reply::{OwnerName, ReplyWriter};
 use core::fmt;
 use core::net::IpAddr;
-use limit::NetworkTable;
+use limit::{Acl, NetworkTable};
 use packet::{LocationNumber, Packet, View};
-use wire::{Class, QName, Query, Rcode};
+use wire::{Class, ClientSubnet, QName, Query, Rcode};
 
 /// TTL of an address in place of a denied name.
 const DENIED_TTL: u32 = 60;
@@ -32,6 +32,10 @@ pub struct ClientNetworks<'p> {
     pub networks: &'p [Network],
     /// The names that are denied to clients of a network.
     pub rules: &'p dyn NameRules,
+    /// Resolvers whose client subnet option says where their clients are (RFC 7871).
+    pub trust: Acl<'p>,
+    /// Whether the packets have their view and location already, and their names were checked.
+    pub placed: bool,
 }
 
 impl fmt::Debug for ClientNetworks<'_> {
@@ -63,21 +67,47 @@ pub enum DeniedAnswer<'r> {
 impl ClientNetworks<'_> {
     /// Finds the network of each client. Returns whether one of these denies names.
     #[inline(never)]
-    pub(crate) fn place(&self, packets: &mut [Packet<'_>]) -> bool {
+    pub(crate) fn place(&self, queries: &mut [Query], packets: &mut [Packet<'_>]) -> bool {
         let mut denies = false;
-        for packet in packets {
-            packet.network = self.table.number(packet.context.client.ip());
+        for (packet, query) in packets.iter_mut().zip(queries) {
+            let client = packet.context.client.ip();
+            let is_trusted = !self.trust.is_none() && self.trust.lists(client);
+            let subnet = if is_trusted { subnet_of(query, packet) } else { None };
+            packet.network = self.table.number(subnet.map_or(client, |subnet| subnet.address));
             let network = self.network(packet);
-            (packet.context.view, packet.context.location) = (network.view, network.location);
-            denies |= network.denies;
+            if !self.placed {
+                (packet.context.view, packet.context.location) = (network.view, network.location);
+                denies |= network.denies;
+            }
         }
         denies
+    }
+
+    /// Whether any network denies names.
+    pub(crate) fn denies(&self) -> bool {
+        self.networks.iter().any(|network| network.denies)
     }
 
     /// The network of a placed packet.
     #[inline(always)]
     pub(crate) fn network(&self, packet: &Packet<'_>) -> Network {
         self.networks.get(usize::from(packet.network)).copied().unwrap_or_default()
+    }
+
+    /// Whether a query of a trusted resolver has a malformed client subnet option (RFC 7871
+    /// §7.1.2).
+    pub(crate) fn is_malformed(&self, query: &Query, packet: &Packet<'_>) -> bool {
+        self.trust.lists(packet.context.client.ip())
+            && query.client_subnet(packet.message()).is_some_and(|subnet| subnet.is_err())
+    }
+
+    /// The client subnet option of the reply to a trusted resolver. Its scope is that of an answer
+    /// that depends on the network.
+    pub(crate) fn reply_subnet(&self, query: &Query, packet: &Packet<'_>) -> Option<SubnetReply> {
+        let subnet = query.client_subnet(packet.message())?.ok()?;
+        let is_trusted = self.trust.lists(packet.context.client.ip());
+        let scope = if subnet.source_len == 0 { 0 } else { self.table.scope(subnet.address) };
+        is_trusted.then_some(SubnetReply { subnet, scope })
     }
 
     /// Whether a query is for a name that is denied to its client.
@@ -91,11 +121,36 @@ impl ClientNetworks<'_> {
     }
 }
 
+/// The client subnet option of a reply.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SubnetReply {
+    subnet: ClientSubnet,
+    scope: u8,
+}
+
+impl SubnetReply {
+    /// Bytes of its data, at most.
+    pub(crate) const LEN_MAX: usize = ClientSubnet::LEN_MAX;
+
+    /// Its data and their length. Without `depends`, the answer is the same in all networks.
+    pub(crate) fn data(&self, depends: bool) -> ([u8; ClientSubnet::LEN_MAX], usize) {
+        self.subnet.response(if depends { self.scope } else { 0 })
+    }
+}
+
+/// The subnet that a query names, if it wants its client to be located.
+#[inline(never)]
+fn subnet_of(query: &mut Query, packet: &Packet<'_>) -> Option<ClientSubnet> {
+    query.parse(packet.buf, packet.len).ok()?;
+    let subnet = query.client_subnet(packet.message())?.ok()?;
+    (subnet.source_len > 0).then_some(subnet)
+}
+
 /// Answers a query for a name that is denied in a network.
 #[inline(never)]
 pub(crate) fn answer_denied(policy: &Policy<'_>, network: u16, reply: &mut ReplyWriter<'_>) {
-    let networks = policy.limits.as_ref().and_then(|limits| limits.networks);
-    match networks.map(|networks| networks.rules.answer(network)) {
+    reply.depends = true;
+    match policy.networks().map(|networks| networks.rules.answer(network)) {
         Some(DeniedAnswer::NxDomain) => reply.fail(Rcode::NxDomain, Some(Ede::BLOCKED)),
         Some(DeniedAnswer::Addresses(addresses)) => {
             reply.fail(Rcode::NoError, Some(Ede::FORGED));

@@ -38,6 +38,8 @@ pub(crate) struct ReplyWriter<'r> {
     pub(crate) counts: [u16; 3],
     /// Whether a wildcard or a DNAME synthesized the answer.
     pub(crate) is_synthesized: bool,
+    /// Whether clients of other networks may get another answer.
+    pub(crate) depends: bool,
     random: &'r mut SmallRng,
 }
 
@@ -55,7 +57,18 @@ impl<'r> ReplyWriter<'r> {
         let out = Composer::new(buf, query.question_end, room.records, suffixes);
         let (rcode, ede) = (Rcode::NoError, None);
         let (counts, is_synthesized) = ([0; 3], false);
-        Self { query, context, out, flags: 0, rcode, ede, counts, is_synthesized, random }
+        Self {
+            query,
+            context,
+            out,
+            flags: 0,
+            rcode,
+            ede,
+            counts,
+            is_synthesized,
+            random,
+            depends: false,
+        }
     }
 
     /// Sets the response code and the extended error.

@@ -1,6 +1,7 @@
 //! How long a reply may become.
 use crate::Policy;
 use crate::cookies::{COOKIE_LEN, ReplyOptions};
+use crate::networks::SubnetReply;
 use packet::Transport;
 use wire::Query;
 use wire::limits::{MESSAGE_LEN_MAX, UDP_LEN_MIN};
@@ -59,6 +60,7 @@ impl ReplyOptions {
         let cookie = if self.cookie.is_some() { OPTION_HEAD_LEN + COOKIE_LEN } else { 0 };
         let nsid = if self.nsid { OPTION_HEAD_LEN + policy.nsid.len() } else { 0 };
         let keepalive = if self.keepalive.is_some() { OPTION_HEAD_LEN + 2 } else { 0 };
-        cookie + nsid + keepalive
+        let subnet = if self.subnet.is_some() { OPTION_HEAD_LEN + SubnetReply::LEN_MAX } else { 0 };
+        cookie + nsid + keepalive + subnet
     }
 }

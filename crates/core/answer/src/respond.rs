@@ -301,6 +301,9 @@ impl<'w> Responder<'_, '_, 'w> {
             }
             None => refuse(disposition, self.policy, &mut reply),
         }
+        if options.subnet.is_some() {
+            reply.depends |= depends_on_network(self.policy, start);
+        }
         inject_panic("solve", || query.name.as_bytes());
         if query.flags.is_notify() {
             answer_counts.count_notify(disposition);
@@ -325,6 +328,19 @@ impl<'w> Responder<'_, '_, 'w> {
         };
         packet.len = finish::finish(self.policy, options, reply);
         Ok(answered)
+    }
+}
+
+/// Whether clients of other networks may get another answer for a name that is looked up here.
+#[inline(never)]
+fn depends_on_network(policy: &Policy<'_>, start: Option<ChainStart<'_, '_>>) -> bool {
+    let denies = policy.networks().is_some_and(|networks| networks.denies());
+    match start {
+        Some(ChainStart::Zone(node_lookup)) => {
+            denies || node_lookup.zone.facts().has_views || !policy.locations.is_empty()
+        }
+        Some(_) => denies,
+        None => false,
     }
 }
 

@@ -58,6 +58,8 @@ pub struct ZoneFacts {
     /// Whether sets have rules. Workers never read such a zone: the zone manager publishes one with
     /// the chosen records.
     pub has_rules: bool,
+    /// Whether other views see other sets.
+    pub has_views: bool,
     /// Labels of the origin.
     pub origin_labels: u8,
     /// Labels of the deepest name below the origin.

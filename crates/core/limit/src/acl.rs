@@ -97,6 +97,12 @@ impl<'m> Acl<'m> {
         self.otherwise && self.v4.is_empty() && self.v6.is_empty()
     }
 
+    /// Whether the list is empty.
+    #[inline]
+    pub const fn is_none(&self) -> bool {
+        !self.otherwise && self.v4.is_empty() && self.v6.is_empty()
+    }
+
     /// Whether the list contains an address. An IPv4-mapped address counts as the IPv4 address.
     #[inline(always)]
     pub fn lists(&self, address: IpAddr) -> bool {

@@ -14,6 +14,12 @@ use core::net::IpAddr;
 pub trait Bound: Copy + Ord {
     /// The leading bits, up to 64.
     fn head(self) -> u64;
+
+    /// The address before it; `None`: it is the first.
+    fn before(self) -> Option<Self>;
+
+    /// The length of the shortest prefix of this address without another one.
+    fn apart(self, other: Self) -> u8;
 }
 
 impl Bound for u32 {
@@ -21,12 +27,28 @@ impl Bound for u32 {
     fn head(self) -> u64 {
         self.into()
     }
+
+    fn before(self) -> Option<Self> {
+        self.checked_sub(1)
+    }
+
+    fn apart(self, other: Self) -> u8 {
+        (self ^ other).leading_zeros() as u8 + 1
+    }
 }
 
 impl Bound for u128 {
     #[inline(always)]
     fn head(self) -> u64 {
         (self >> 64) as u64
+    }
+
+    fn before(self) -> Option<Self> {
+        self.checked_sub(1)
+    }
+
+    fn apart(self, other: Self) -> u8 {
+        (self ^ other).leading_zeros() as u8 + 1
     }
 }
 
@@ -92,6 +114,18 @@ impl<B> Default for NetworkBounds<'_, B> {
 }
 
 impl<B: Bound> NetworkBounds<'_, B> {
+    /// The length of the shortest prefix around an address in which no other network begins or
+    /// ends.
+    fn scope(&self, address: B) -> u8 {
+        let passed = self.bounds.partition_point(|bound| *bound <= address);
+        let before = passed.checked_sub(1).and_then(|at| self.bounds.get(at));
+        // The first address of a prefix must not be below the bound, the last one not reach the
+        // next bound.
+        let below = before.and_then(|bound| bound.before()).map_or(0, |at| address.apart(at));
+        let above = self.bounds.get(passed).map_or(0, |bound| address.apart(*bound));
+        below.max(above)
+    }
+
     #[inline(always)]
     fn number(&self, address: B) -> u16 {
         let entries = self.entries.get(self.index.slot(address)..);
@@ -122,6 +156,15 @@ pub struct NetworkTable<'m> {
 }
 
 impl NetworkTable<'_> {
+    /// The length of the shortest prefix around an address whose addresses are all in its network,
+    /// or all in none.
+    pub fn scope(&self, address: IpAddr) -> u8 {
+        match address {
+            IpAddr::V4(v4) => self.v4.scope(v4.to_bits()),
+            IpAddr::V6(v6) => self.v6.scope(v6.to_bits()),
+        }
+    }
+
     /// Sorts prefixes with the numbers of their networks, and passes each address at which the
     /// network changes, ascending, with the number from there on. Of two numbers for one prefix
     /// the greater one decides.

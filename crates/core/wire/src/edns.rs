@@ -8,6 +8,8 @@ pub struct OptionCode(pub u16);
 impl OptionCode {
     /// Name server identifier (RFC 5001).
     pub const NSID: Self = Self(3);
+    /// Client subnet (RFC 7871).
+    pub const CLIENT_SUBNET: Self = Self(8);
     /// DNS cookie (RFC 7873).
     pub const COOKIE: Self = Self(10);
     /// How long an idle stream stays open (RFC 7828).
@@ -69,6 +71,8 @@ pub struct Edns {
     /// The client requests the idle timeout. Only an empty option is a request (RFC 7828 §3.2.1);
     /// options with a timeout are ignored, and so are all over UDP.
     pub keepalive: bool,
+    /// Where the data of the first client subnet option begins in the message; 0: there is none.
+    pub subnet_at: u16,
 }
 
 /// DO in the third byte of the OPT record's TTL.
@@ -84,14 +88,17 @@ impl Edns {
             dnssec_ok: ttl[2] & DNSSEC_OK != 0,
             nsid: false,
             keepalive: false,
+            subnet_at: 0,
         }
     }
 
-    /// Reads the options; the first COOKIE goes to `cookie`. Unknown options are skipped (RFC 6891
+    /// Reads the options, which end at this offset of the message; the first COOKIE goes to
+    /// `cookie`. Unknown options are skipped (RFC 6891
     /// §6.1.2). `None` if an option does not fit, or a cookie has an invalid length.
     pub(crate) fn read_options(
         &mut self,
         mut rest: &[u8],
+        end: usize,
         cookie: &mut Option<Cookie>,
     ) -> Option<()> {
         while !rest.is_empty() {
@@ -101,6 +108,9 @@ impl Edns {
             let (data, behind) = behind.split_at_checked(len)?;
             match code {
                 OptionCode::NSID => self.nsid = true,
+                OptionCode::CLIENT_SUBNET if self.subnet_at == 0 => {
+                    self.subnet_at = (end - behind.len() - len) as u16;
+                }
                 OptionCode::TCP_KEEPALIVE if len == 0 => self.keepalive = true,
                 OptionCode::COOKIE if cookie.is_none() => *cookie = Some(Cookie::parse(data)?),
                 _ => {}

@@ -2,6 +2,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod client_subnet;
 mod compose;
 mod edns;
 mod fast_parse;
@@ -15,6 +16,7 @@ mod record;
 mod rtype;
 mod tsig;
 
+pub use client_subnet::ClientSubnet;
 pub use compose::{Composer, Mark, NoSpace, Suffixes};
 pub use edns::{Cookie, Edns, OptionCode};
 pub use fast_parse::FastParse;

@@ -1,7 +1,7 @@
 //! A parsed query: the question with its name in lower case, and EDNS.
 use crate::header::{Flags, HEADER_LEN};
 use crate::limits::{PADDED_LEN, QUERY_RECORDS_MAX};
-use crate::{Class, Cookie, Edns, Malformed, Name, Rtype, Tsig, skip_name};
+use crate::{Class, ClientSubnet, Cookie, Edns, Malformed, Name, Rtype, Tsig, skip_name};
 
 /// Why a message is not a query that can be answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +193,20 @@ impl Query {
     /// Whether the reply needs options.
     #[inline]
     pub fn wants_options(&self) -> bool {
-        self.cookie.is_some() || self.edns.is_some_and(|edns| edns.nsid || edns.keepalive)
+        self.cookie.is_some()
+            || self.edns.is_some_and(|edns| edns.nsid || edns.keepalive || edns.subnet_at > 0)
+    }
+
+    /// The client subnet option of the message that was parsed; `None`: it has none.
+    ///
+    /// # Errors
+    /// The option is malformed.
+    pub fn client_subnet(&self, message: &[u8]) -> Option<Result<ClientSubnet, Malformed>> {
+        let at = usize::from(self.edns.as_ref()?.subnet_at);
+        let len = message.get(at.checked_sub(2)?..at)?;
+        let len = usize::from(u16::from_be_bytes([len[0], len[1]]));
+        let data = message.get(at..at + len);
+        (at > 0).then(|| data.and_then(ClientSubnet::parse).ok_or(Malformed))
     }
 
     /// Whether DNSSEC records are requested.
@@ -256,7 +269,7 @@ impl Query {
         self.cookie = None;
         self.tsig_at = None;
         if let Some(edns) = &mut self.edns {
-            (edns.nsid, edns.keepalive) = (false, false);
+            (edns.nsid, edns.keepalive, edns.subnet_at) = (false, false, 0);
         }
         match is_read {
             Err(QueryFault::Version) => QueryFault::Version,
@@ -345,7 +358,7 @@ impl Query {
             }
             // Options of other versions are unknown.
             if edns.version == 0 {
-                edns.read_options(data?, &mut self.cookie).ok_or(QueryFault::Format)?;
+                edns.read_options(data?, at, &mut self.cookie).ok_or(QueryFault::Format)?;
             }
             self.edns = Some(edns);
         }

@@ -205,8 +205,8 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
             && let Some(limits) = &mut policy.limits
         {
             // Admission was decided when the query came, with its view and its location.
-            (limits.access, limits.clients, limits.networks) = (Acl::ALL, None, None);
-            find_networks(&settings.networks, packets);
+            (limits.access, limits.clients) = (Acl::ALL, None);
+            limits.networks.iter_mut().for_each(|networks| networks.placed = true);
         }
         let Self { scratch, totals, .. } = self;
         let mut answer = |packets: &mut [Packet<'_>]| {
@@ -422,13 +422,6 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
     fn has_deferred(&self) -> bool {
         self.client.as_ref().is_some_and(UpstreamClient::has_deferred)
             || self.control.as_ref().is_some_and(ControlQueue::has_pending)
-    }
-}
-
-/// Finds the networks of clients for the counters.
-fn find_networks(networks: &NetworkList, packets: &mut [Packet<'_>]) {
-    for packet in packets.iter_mut().filter(|_| !networks.is_empty()) {
-        packet.network = networks.number(packet.context.client.ip());
     }
 }
 

@@ -1,4 +1,5 @@
 //! The networks of clients, with the memory they are in.
+use crate::AccessList;
 use answer::{ClientNetworks, DeniedAnswer, NameRules, Network};
 use image::{DepthMask, ENTRY_HEAD_LEN, HashKey, Location, NameList, NameVerdicts};
 use limit::{NetworkBounds, NetworkTable, Prefix, RangeIndex};
@@ -133,11 +134,12 @@ pub struct NetworkList {
     slots: Vec<u8>,
     /// Those of networks, each once; [`LocationNumber`] counts them from 1.
     locations: Vec<Location>,
+    trust: AccessList,
 }
 
 impl NetworkList {
-    /// A list of at most 65,535 networks.
-    pub fn new(settings: Vec<NetworkSettings>) -> Self {
+    /// A list of at most 65,535 networks. `trust`: resolvers that say where their clients are.
+    pub fn new(settings: Vec<NetworkSettings>, trust: &[Prefix]) -> Self {
         let of = |(at, settings): (usize, &NetworkSettings)| {
             let number = u16::try_from(at + 1).unwrap_or_default();
             settings.prefixes.iter().map(|prefix| (*prefix, number)).collect::<Vec<_>>()
@@ -165,6 +167,7 @@ impl NetworkList {
             rules,
             slots,
             locations: locations.all,
+            trust: AccessList::of(trust),
         }
     }
 
@@ -195,7 +198,13 @@ impl NetworkList {
     /// The networks as `answer` reads them; `None`: none is configured.
     pub(crate) fn networks(&self) -> Option<ClientNetworks<'_>> {
         let Self { networks, .. } = self;
-        (!self.is_empty()).then(|| ClientNetworks { table: self.table(), networks, rules: self })
+        (!self.is_empty()).then(|| ClientNetworks {
+            table: self.table(),
+            networks,
+            rules: self,
+            trust: self.trust.acl(),
+            placed: false,
+        })
     }
 }
 

@@ -57,7 +57,8 @@ location = "eu//a"
 [[network]]
 name = "c"
 "#,
-        r#"3:27: bits are set behind the prefix in the text "10.0.0.1/8" (did you mean "10.0.0.0/8"?)
+        r#"
+3:27: bits are set behind the prefix in the text "10.0.0.1/8" (did you mean "10.0.0.0/8"?)
 5:8: this network is already named in line 2 (take one of them out)
 6:13: this prefix is already named in line 3 (take one of them out)
 7:9: `allow` allows what is not denied (name what is denied: deny = ["*"])
@@ -91,7 +92,7 @@ fn file(content: &[u8]) -> Result<usize, String> {
 }
 
 #[test]
-fn file_of_denied_names_is_read_whole_or_not_at_all() {
+fn file_of_denied_names_is_read_completely_or_not_at_all() {
     assert_eq!(file(b"# ads\nads.example\n\n*.ads.example # and below\n"), Ok(2));
     assert_eq!(
         file(b"good.example\nbad..example\n\xff\n").unwrap_err(),

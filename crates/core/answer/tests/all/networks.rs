@@ -4,7 +4,7 @@ use answer::{
     AnswerCounts, ClientNetworks, DeniedAnswer, Limits, NameRules, Network, NoForwarding, Now,
     Policy, Scratch, batch,
 };
-use limit::{NetworkBounds, NetworkTable, RangeIndex};
+use limit::{Acl, NetworkBounds, NetworkTable, RangeIndex};
 use packet::{LocationNumber, Packet, Transport, Verdict, View};
 use std::net::IpAddr;
 use wire::QName;
@@ -38,7 +38,12 @@ fn ask(answer: DeniedAnswer<'static>, client: &str, query: &[u8]) -> (u8, Vec<u8
     let v4 = NetworkBounds { bounds: &bounds, numbers: &numbers, index, entries: &entries };
     let table = NetworkTable { v4, ..NetworkTable::default() };
     let rules = Rules(answer);
-    let networks = Some(ClientNetworks { table, networks: &NETWORKS, rules: &rules });
+    // 192.0.2.53 is a resolver that says where its clients are.
+    let bounds = [0xc000_0235, 0xc000_0236];
+    let trust = Acl::from_bounds(&bounds, &[], false);
+    let networks =
+        ClientNetworks { table, networks: &NETWORKS, rules: &rules, trust, placed: false };
+    let networks = Some(networks);
     let limits = Some(Limits { networks, ..Limits::default() });
     let policy = Policy { limits, ..Policy::default() };
     let mut buf = vec![0xee; 1232];
@@ -108,4 +113,42 @@ fn other_names_and_other_clients_are_answered() {
     let mut malformed = query("ns.example.org.", 1, 1);
     malformed.pop();
     assert_eq!(ask(NXDOMAIN, "10.1.0.1", &malformed).0, 1);
+}
+
+/// A query with a client subnet option.
+fn with_subnet(owner: &str, data: &[u8]) -> Vec<u8> {
+    let mut bytes = query(owner, 1, 1);
+    let at = bytes.len() - 1;
+    bytes[at] = data.len() as u8 + 4;
+    bytes.extend([0, 8, 0, data.len() as u8]);
+    bytes.extend(data);
+    bytes
+}
+
+const RESOLVER: &str = "192.0.2.53";
+
+/// The client subnet option of a reply: the source length and the scope.
+fn subnet_of(reply: &[u8]) -> Option<(u8, u8)> {
+    let at = reply.windows(6).position(|bytes| {
+        bytes.starts_with(&[0, 8, 0]) && matches!(bytes[3], 4..=20) && bytes[4..] == [0, 1]
+    })?;
+    Some((reply[at + 6], reply[at + 7]))
+}
+
+#[test]
+fn trusted_resolver_says_where_its_client_is() {
+    let ask = |client, data: &[u8]| ask(NXDOMAIN, client, &with_subnet("ns.example.org.", data));
+    let (rcode, reply, found) = ask(RESOLVER, &[0, 1, 24, 0, 10, 1, 7]);
+    assert_eq!((rcode, found, subnet_of(&reply)), (3, (1, 0, 5), Some((24, 16))), "{reply:x?}");
+    let (rcode, reply, found) = ask(RESOLVER, &[0, 1, 24, 0, 11, 0, 0]);
+    assert_eq!((rcode, found, subnet_of(&reply)), (0, (0, 0, 0), Some((24, 8))), "{reply:x?}");
+    // RFC 7871 §7.1.2: a source of /0 asks not to be located.
+    let (rcode, reply, found) = ask(RESOLVER, &[0, 1, 0, 0]);
+    assert_eq!((rcode, found, subnet_of(&reply)), (0, (0, 0, 0), Some((0, 0))), "{reply:x?}");
+    for malformed in [&[0, 1, 24, 0, 10, 1][..], &[0, 3, 0, 0], &[0, 1, 8, 8, 10]] {
+        assert_eq!(ask(RESOLVER, malformed).0, 1, "FORMERR");
+        assert_eq!(ask("192.0.2.1", malformed).0, 0, "it is not trusted");
+    }
+    let (rcode, reply, found) = ask("192.0.2.1", &[0, 1, 24, 0, 10, 1, 7]);
+    assert_eq!((rcode, found, subnet_of(&reply)), (0, (0, 0, 0), None), "{reply:x?}");
 }

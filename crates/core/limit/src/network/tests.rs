@@ -97,7 +97,45 @@ fn any_prefix() -> impl Strategy<Value = (Prefix, u16)> {
     )
 }
 
+/// All addresses of the prefix are in one network, and not all of the next shorter one are.
+fn check_scope(prefixes: &[(Prefix, u16)]) {
+    let owned = Owned::new(prefixes.to_vec());
+    let is_same = |address: IpAddr, len: u8| {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        let prefix = match address {
+            IpAddr::V4(v4) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+                Prefix::new(Ipv4Addr::from_bits(v4.to_bits() & mask).into(), len)
+            }
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX.checked_shl(bits - u32::from(len)).unwrap_or(0);
+                Prefix::new(Ipv6Addr::from_bits(v6.to_bits() & mask).into(), len)
+            }
+        };
+        // Mapped addresses have no prefix.
+        let Ok(prefix) = prefix else { return true };
+        let (first, last) = range(&prefix);
+        let passed = |at: u128| match address {
+            IpAddr::V4(_) => owned.v4.0.partition_point(|bound| u128::from(*bound) <= at),
+            IpAddr::V6(_) => owned.v6.0.partition_point(|bound| *bound <= at),
+        };
+        passed(first) == passed(last)
+    };
+    for address in probes(prefixes) {
+        let scope = owned.table().scope(address);
+        assert!(is_same(address, scope), "{address}/{scope}");
+        assert!(scope == 0 || !is_same(address, scope - 1), "{address}/{scope}");
+    }
+}
+
 proptest! {
+    #[test]
+    fn scope_is_the_shortest_prefix_within_one_network(
+        prefixes in proptest::collection::vec(any_prefix(), 0..20),
+    ) {
+        check_scope(&prefixes);
+    }
+
     #[test]
     fn longest_prefix_decides(prefixes in proptest::collection::vec(any_prefix(), 0..60)) {
         compare(&prefixes);

@@ -126,7 +126,7 @@ fn split(zone: Zone, random: &mut Random) -> Result<Split> {
         let is_needed =
             key.0.eq_ignore_ascii_case(&apex) && [Rtype::NS.0, Rtype::SOA.0].contains(&key.1);
         match random.below(10) {
-            _ if key.1 == Rtype::SOA.0 => _ = base.insert(key.clone(), lines.clone()),
+            _ if is_of_zone(key.1) => _ = base.insert(key.clone(), lines.clone()),
             0..5 => _ = base.insert(key.clone(), lines.clone()),
             5..8 if !is_needed => _ = first.insert(key.clone(), lines.clone()),
             _ => {
@@ -142,12 +142,18 @@ fn split(zone: Zone, random: &mut Random) -> Result<Split> {
     }
     let mut others = others;
     let mut some = || {
-        let sets = whole.iter().filter(|(key, _)| key.1 != Rtype::SOA.0 && others.chance(30));
+        let sets = whole.iter().filter(|(key, _)| !is_of_zone(key.1) && others.chance(30));
         sets.map(|(key, lines)| (key.clone(), lines.clone())).collect::<Sets>()
     };
     let mut views = vec![first];
     views.extend((1..VIEWS).map(|_| some()));
     Ok(Split { zone, base, views })
+}
+
+/// Whether sets of this type are those of the zone in every view.
+fn is_of_zone(rtype: u16) -> bool {
+    let dnssec = [Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3, Rtype::NSEC3PARAM, Rtype::DNSKEY];
+    rtype == Rtype::SOA.0 || dnssec.contains(&Rtype(rtype))
 }
 
 /// The sets of a zone file.

@@ -42,14 +42,17 @@ pub struct RecordSet {
     ttl: u32,
     /// The data of each record, in presentation form.
     data: Vec<String>,
-    /// The members with their tiers, if any has another one than 0.
+    /// The members with their tiers, weights and locations, if any has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     members: Option<Vec<MemberBody>>,
     /// The view: `default`.
     view: String,
     /// Which of the records an answer has.
     policy: String,
-    /// The most records of an answer; absent: no bound.
+    /// The order of the records of an answer; absent: `random`, or that of the policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    then: Option<String>,
+    /// The most records of an answer; absent: 1 with `one`, `weighted` and `hash`, else no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     max: Option<u16>,
     /// The check that the addresses have to pass; absent: none.
@@ -194,6 +197,7 @@ fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
         members,
         view,
         policy,
+        then,
         max,
         check,
         min_up,
@@ -209,6 +213,7 @@ fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
         members,
         view,
         policy,
+        then,
         max,
         check,
         min_up,

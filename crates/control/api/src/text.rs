@@ -30,7 +30,7 @@ pub struct SetBody {
     #[serde(default)]
     #[schema(max_items = 5000)]
     pub data: Vec<String>,
-    /// The members with their tiers, instead of `data`.
+    /// The members with their tiers, weights and locations, instead of `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 5000)]
     pub members: Option<Vec<MemberBody>>,
@@ -38,12 +38,17 @@ pub struct SetBody {
     #[serde(default = "default_view")]
     #[schema(default = "default")]
     pub view: String,
-    /// Which of the records an answer has: `all`, or with `failover` those of the first tier that
-    /// has any. Only for addresses.
+    /// Which of the records an answer has: `all`; `failover`, those of the first tier that has any;
+    /// `nearest`, those with the longest path in common with the client's location; or one: `one`,
+    /// `weighted` or `hash`. Only for A, AAAA, SRV, HTTPS and PTR.
     #[serde(default = "default_policy")]
     #[schema(default = "all")]
     pub policy: String,
-    /// The most records of an answer; absent: no bound.
+    /// The order of the records of an answer: `random`, `weighted` or `hash`; absent: `random`.
+    /// Policies that answer one record have their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
+    /// The most records of an answer; absent: 1 with `one`, `weighted` and `hash`, else no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u16>,
     /// The check that the addresses have to pass; absent: none.
@@ -64,8 +69,9 @@ pub struct SetBody {
 impl SetBody {
     /// The content.
     pub fn value(self) -> ValueBody {
-        let Self { ttl, data, members, view, policy, max, check, min_up, fail, comment, .. } = self;
-        ValueBody { ttl, data, members, view, policy, max, check, min_up, fail, comment }
+        let Self { ttl, data, members, view, policy, then, max, .. } = self;
+        let (check, min_up, fail, comment) = (self.check, self.min_up, self.fail, self.comment);
+        ValueBody { ttl, data, members, view, policy, then, max, check, min_up, fail, comment }
     }
 }
 
@@ -106,10 +112,24 @@ pub fn read_type(text: &str, field: &str) -> Result<Rtype, Problem> {
 
 /// A set in presentation form.
 pub fn write_set(set: &StoredSet) -> SetBody {
-    let ValueBody { ttl, data, members, view, policy, max, check, min_up, fail, comment } =
+    let ValueBody { ttl, data, members, view, policy, then, max, check, min_up, fail, comment } =
         write_value(set.key.rtype, &set.value);
     let (name, rtype) = (set.key.name.to_string(), set.key.rtype.to_string());
-    SetBody { name, rtype, ttl, data, members, view, policy, max, check, min_up, fail, comment }
+    SetBody {
+        name,
+        rtype,
+        ttl,
+        data,
+        members,
+        view,
+        policy,
+        then,
+        max,
+        check,
+        min_up,
+        fail,
+        comment,
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The arguments of the commands that talk to a running server.
 mod remote;
+mod values;
 
 pub use remote::{
     AcceptZone, Api, CreateZone, ImportSets, Journal, JournalCommand, ListSets, OneSet, Records,
@@ -402,7 +403,7 @@ pub struct CreateToken {
     #[arg(long, value_name = "NAME")]
     pub subject: Option<String>,
     /// Refuse the credential after this time: a number with s, m, h, d or w, such as 90d.
-    #[arg(long, value_name = "TIME", value_parser = remote::read_lifetime)]
+    #[arg(long, value_name = "TIME", value_parser = values::read_lifetime)]
     pub lifetime: Option<u32>,
     #[command(flatten)]
     pub server: AdminServer,

@@ -2,7 +2,7 @@
 //! records. Both zones share all other leaves.
 use crate::pack::{self, NodeChange};
 use crate::zone::Zone;
-use image::{Leaf, Node, Part, RecordSet};
+use image::{Group, Leaf, Location, Node, Order, RecordSet, Selection};
 use std::sync::Arc;
 
 /// A leaf of a zone, by its number.
@@ -16,8 +16,46 @@ pub struct ChosenRecords {
     pub ttl: u32,
     /// The numbers of the records that may be answered; empty: the set is not there.
     pub numbers: Vec<usize>,
-    /// How many of them an answer has; `None`: all.
-    pub part: Option<Part>,
+    /// How an answer is selected from them; `None`: it has all.
+    pub selection: Option<AnswerRules>,
+}
+
+/// How an answer is selected from records: `answer::choose` applies it to each query.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnswerRules {
+    /// The order of the records that not all answers have.
+    pub order: Order,
+    /// How many of the first records each answer has.
+    pub first: u16,
+    /// How many of the others an answer has at most.
+    pub others: u16,
+    /// The weight of each record; empty: all are equal.
+    pub weights: Vec<u16>,
+    /// Where each record is, in ascending order; empty: answers are selected from all.
+    pub locations: Vec<Location>,
+}
+
+impl AnswerRules {
+    /// The packed form; `key` depends on the zone alone.
+    fn pack(&self, key: u64) -> Vec<u8> {
+        let (bounds, has_weights) = ((self.first, self.others), !self.weights.is_empty());
+        let mut packed = Selection::pack_head(self.order, bounds, key, has_weights).to_vec();
+        packed.extend(self.weights.iter().flat_map(|weight| weight.to_le_bytes()));
+        let mut start = 0;
+        for same in self.locations.chunk_by(|one, next| one == next) {
+            let (location, end) = (same[0], start + same.len() as u16);
+            packed.extend(Group { location, start, end }.pack());
+            start = end;
+        }
+        packed
+    }
+}
+
+/// A number that follows from the name of a zone alone (FNV-1a), so that all servers choose alike.
+fn zone_key(origin: &[u8]) -> u64 {
+    origin.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// Chooses the records of a set of this name that are answered.
@@ -90,7 +128,8 @@ impl Zone {
         if nodes().next().is_none() {
             return Arc::clone(leaf);
         }
-        let packed: Vec<Vec<u8>> = nodes().map(|node| chosen_node(node, chooser)).collect();
+        let key = zone_key(self.origin().as_bytes());
+        let packed: Vec<Vec<u8>> = nodes().map(|node| chosen_node(node, key, chooser)).collect();
         let hash_of = |name: &[u8]| self.names().key().hash_of(name);
         let mut changes: Vec<NodeChange<'_>> = nodes()
             .zip(&packed)
@@ -105,8 +144,20 @@ impl Zone {
     }
 }
 
-/// A node without rules, which is smaller than the node with them.
-fn chosen_node(node: Node<'_>, chooser: &mut Chooser) -> Vec<u8> {
+/// A node with the chosen records of its sets with rules, and what selects answers from them. If
+/// that does not fit, all chosen records are answered: locations may take more room than their
+/// texts do, and a node that is that large has more than 60 KiB.
+fn chosen_node(node: Node<'_>, key: u64, chooser: &mut Chooser) -> Vec<u8> {
+    let packed = packed_node(node, chooser, &|rules| rules.pack(key));
+    let packed = packed.or_else(|_| packed_node(node, chooser, &|_| Vec::new()));
+    packed.expect("a part of a node that fits")
+}
+
+fn packed_node(
+    node: Node<'_>,
+    chooser: &mut Chooser,
+    pack_rules: &dyn Fn(AnswerRules) -> Vec<u8>,
+) -> Result<Vec<u8>, String> {
     let mut packed = Vec::with_capacity(node.as_bytes().len());
     pack::node_head(&mut packed, node.name(), node.ordinal());
     pack::set_declared(&mut packed, node.declared());
@@ -115,16 +166,15 @@ fn chosen_node(node: Node<'_>, chooser: &mut Chooser) -> Vec<u8> {
             packed.extend_from_slice(set.as_bytes());
             continue;
         }
-        let ChosenRecords { ttl, numbers, part } = chooser(node.name(), set);
+        let ChosenRecords { ttl, numbers, selection } = chooser(node.name(), set);
         if numbers.is_empty() {
             continue;
         }
         let records: Vec<&[u8]> = set.records().collect();
         let chosen = numbers.iter().filter_map(|number| records.get(*number).copied());
-        let rules = part.map(Part::pack);
-        let rules = rules.as_ref().map_or(&[][..], |rules| rules);
-        pack::set(&mut packed, set.rtype(), ttl, chosen, rules).expect("a part of a set that fits");
+        let rules = selection.map(pack_rules).unwrap_or_default();
+        pack::set(&mut packed, set.rtype(), ttl, chosen, &rules)?;
     }
-    pack::close_node(&mut packed, 0).expect("a part of a node that fits");
-    packed
+    pack::close_node(&mut packed, 0)?;
+    Ok(packed)
 }

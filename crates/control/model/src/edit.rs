@@ -1,5 +1,5 @@
 //! Edits of record sets: what a source or a client wants to change.
-use crate::{BrokenRule, Policy};
+use crate::{BrokenRule, MemberRules, Policy, SetRules};
 use std::fmt;
 use wire::{NameBuf, Rtype};
 
@@ -122,69 +122,60 @@ impl From<image::RecordSet<'_>> for SetValue {
 }
 
 impl SetValue {
-    /// Adds members with their tiers. The TTL becomes theirs; the other rules do only if there were
-    /// no members. A member that is there already gets its new tier.
+    /// Adds members. The TTL becomes theirs; the rules of the set do only if there were no members.
+    /// A member that is there already gets its new rules.
     pub fn add(&mut self, added: Self) {
         let Self { ttl, policy, data } = added;
-        let tiers_of = |policy: &Policy| policy.rules().map(|rules| rules.tiers.clone());
-        let (old, new) = (tiers_of(&self.policy), tiers_of(&policy));
+        let (old, new) = (std::mem::replace(&mut self.policy, Policy::All), policy);
         self.ttl = ttl;
-        if self.data.is_empty() {
-            self.policy = policy;
-        }
-        let tier = |tiers: &Option<Box<[u8]>>, at: usize| {
-            tiers.as_ref().and_then(|tiers| tiers.get(at)).copied().unwrap_or_default()
-        };
         let held = std::mem::take(&mut self.data);
+        self.policy = if held.is_empty() { new.clone() } else { old.clone() };
         let kept = held.into_iter().enumerate().filter(|(_, member)| !data.contains(member));
-        let mut members: Vec<_> = kept.map(|(at, member)| (member, tier(&old, at))).collect();
-        members.extend(data.iter().cloned().enumerate().map(|(at, m)| (m, tier(&new, at))));
+        let mut members: Vec<_> = kept.map(|(at, member)| (member, old.member(at))).collect();
+        members.extend(data.iter().cloned().enumerate().map(|(at, m)| (m, new.member(at))));
         self.set_members(members);
     }
 
     /// Removes members.
     pub fn take(&mut self, taken: &[Box<[u8]>]) {
-        let tiers = self.policy.rules().map(|rules| rules.tiers.clone()).unwrap_or_default();
-        let tiers = tiers.into_iter().chain(std::iter::repeat(0));
-        let members = std::mem::take(&mut self.data).into_iter().zip(tiers);
-        self.set_members(members.filter(|(member, _)| !taken.contains(member)).collect());
+        let members = std::mem::take(&mut self.data).into_iter().enumerate();
+        let left = members.filter(|(_, member)| !taken.contains(member));
+        let left = left.map(|(at, member)| (member, self.policy.member(at))).collect();
+        self.set_members(left);
     }
 
-    /// Members with their tiers.
-    fn set_members(&mut self, mut members: Vec<(Box<[u8]>, u8)>) {
+    /// Members with what the rules say of each.
+    fn set_members(&mut self, mut members: Vec<(Box<[u8]>, MemberRules)>) {
         members.sort_unstable();
         members.dedup_by(|a, b| a.0 == b.0);
-        let (data, tiers): (Vec<_>, Vec<_>) = members.into_iter().unzip();
+        let (data, members): (Vec<_>, Vec<_>) = members.into_iter().unzip();
         self.data = data;
-        let tiers = if tiers.iter().all(|tier| *tier == 0) { Vec::new() } else { tiers };
-        match &mut self.policy {
-            Policy::Rules(rules) => rules.tiers = tiers.into(),
-            Policy::All => {
-                self.policy =
-                    Policy::new(crate::SetRules { tiers: tiers.into(), ..Default::default() });
-            }
-        }
-        if self.policy.rules() == Some(&crate::SetRules::default()) {
-            self.policy = Policy::All;
-        }
+        let mut rules = match std::mem::replace(&mut self.policy, Policy::All) {
+            Policy::Rules(rules) => *rules,
+            Policy::All => SetRules::default(),
+        };
+        rules.set_members(&members);
+        self.policy = Policy::new(rules);
     }
 
-    /// Sorts the members by their data, each with its tier, and removes duplicates. Returns whether
-    /// each member has one tier.
+    /// Sorts the members by their data, each with its rules, and removes duplicates. Returns
+    /// whether the rules say one thing of each member.
     #[must_use = "a member with two tiers is invalid"]
     pub fn sort(&mut self) -> bool {
-        let tiers = match &mut self.policy {
-            Policy::Rules(rules) if rules.tiers.len() == self.data.len() => {
-                std::mem::take(&mut rules.tiers)
-            }
-            // Without tiers, or invalid: `SetRules::check` says so.
-            _ => {
-                self.data.sort_unstable();
-                self.data.dedup();
-                return true;
-            }
-        };
-        let mut members: Vec<_> = std::mem::take(&mut self.data).into_iter().zip(tiers).collect();
+        let has_all = |len| len == 0 || len == self.data.len();
+        let is_whole = self.policy.rules().is_some_and(|rules| {
+            let lens = [rules.tiers.len(), rules.weights.len(), rules.locations.len()];
+            lens.iter().any(|len| *len > 0) && lens.into_iter().all(has_all)
+        });
+        if !is_whole {
+            // Without rules of members, or invalid: `SetRules::check` says so.
+            self.data.sort_unstable();
+            self.data.dedup();
+            return true;
+        }
+        let members = std::mem::take(&mut self.data).into_iter().enumerate();
+        let members = members.map(|(at, member)| (member, self.policy.member(at)));
+        let mut members: Vec<_> = members.collect();
         members.sort_unstable();
         members.dedup();
         let is_unique = members.array_windows().all(|[one, next]| one.0 != next.0);

@@ -1,7 +1,11 @@
 //! The content of a record set in JSON, in presentation form (RFC 1035 §5.1).
 pub mod stored;
 
-use crate::{BrokenRule, Choice, MinUp, Policy, SetRules, SetValue, View};
+use crate::{
+    BrokenRule, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules, SetValue, View,
+    WEIGHT_DEFAULT,
+};
+use image::Order;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use utoipa::ToSchema;
@@ -20,7 +24,7 @@ pub struct ValueBody {
     #[serde(default)]
     #[schema(max_items = 5000)]
     pub data: Vec<String>,
-    /// The members with their tiers, instead of `data`.
+    /// The members with their tiers, weights and locations, instead of `data`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 5000)]
     pub members: Option<Vec<MemberBody>>,
@@ -28,12 +32,17 @@ pub struct ValueBody {
     #[serde(default = "default_view")]
     #[schema(default = "default")]
     pub view: String,
-    /// Which of the records an answer has: `all`, or with `failover` those of the first tier that
-    /// has any. Only for addresses.
+    /// Which of the records an answer has: `all`; `failover`, those of the first tier that has any;
+    /// `nearest`, those with the longest path in common with the client's location; or one: `one`,
+    /// `weighted` or `hash`. Only for A, AAAA, SRV, HTTPS and PTR.
     #[serde(default = "default_policy")]
     #[schema(default = "all")]
     pub policy: String,
-    /// The most records of an answer; absent: no bound.
+    /// The order of the records of an answer: `random`, `weighted` or `hash`; absent: `random`.
+    /// Policies that answer one record have their own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub then: Option<String>,
+    /// The most records of an answer; absent: 1 with `one`, `weighted` and `hash`, else no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u16>,
     /// The check that the addresses have to pass; absent: none.
@@ -97,10 +106,12 @@ pub struct MemberBody {
     #[serde(default)]
     #[schema(maximum = 99, default = 0)]
     pub tier: u8,
-    /// Not yet: refused.
+    /// Its weight: its share of the answers is in proportion to it. With 0 it is answered only if
+    /// no other member is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 65535, default = 1)]
     pub weight: Option<u32>,
-    /// Not yet: refused.
+    /// Where it is: a path of up to 4 levels, such as `eu/fra1/a`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
 }
@@ -158,48 +169,70 @@ fn not_yet(field: &str, what: &str, known: &str) -> InvalidField {
 /// Parses the rules; `place` is prepended to the names of fields.
 fn read_policy(body: &ValueBody, place: &str) -> Result<Policy, InvalidField> {
     let field = |name: &str| format!("{place}{name}");
+    let broken =
+        |name: &str, what: &str| InvalidField::new(field(name), BrokenRule::SET_RULES, what);
     let choice = Choice::from_word(&body.policy).ok_or_else(|| {
-        if Choice::NOT_YET.contains(&&*body.policy) {
-            return not_yet(&field("policy"), "policies", "\"all\" and \"failover\"");
-        }
-        let what = "is not a policy: \"all\" or \"failover\"";
-        InvalidField::new(field("policy"), BrokenRule::SET_RULES, what)
+        let what = "is not a policy: \"all\", \"failover\", \"one\", \"weighted\", \"hash\" or \
+                    \"nearest\"";
+        broken("policy", what)
     })?;
-    let mut tiers = Vec::new();
-    for (number, member) in body.members.iter().flatten().enumerate() {
-        let at = |name: &str| format!("{place}members[{number}].{name}");
-        if member.weight.is_some() {
-            return Err(not_yet(&at("weight"), "properties of a member", "`data` and `tier`"));
-        }
-        if member.location.is_some() {
-            return Err(not_yet(&at("location"), "properties of a member", "`data` and `tier`"));
-        }
-        tiers.push(member.tier);
-    }
-    if tiers.iter().all(|tier| *tier == 0) {
-        tiers.clear();
-    }
+    let then = body.then.as_deref().map_or(Some(Order::Random), |then| {
+        ORDERS.into_iter().find(|(_, word)| *word == then).map(|(order, _)| order)
+    });
+    let then = then
+        .ok_or_else(|| broken("then", "is not an order: \"random\", \"weighted\" or \"hash\""))?;
+    let members: Vec<MemberRules> = body
+        .members
+        .iter()
+        .flatten()
+        .enumerate()
+        .map(|(number, member)| read_member(member, &format!("{place}members[{number}]")))
+        .collect::<Result<_, _>>()?;
     let min_up =
         body.min_up.as_ref().map(|min_up| read_min_up(min_up, &field("min_up"))).transpose()?;
-    Ok(Policy::new(SetRules {
+    let mut rules = SetRules {
         choice,
+        then,
         max: body.max.unwrap_or_default(),
         check: body.check.as_deref().unwrap_or_default().into(),
         min_up: min_up.unwrap_or_default(),
         is_closed: body.fail == Some(FailWord::Closed),
-        tiers: tiers.into(),
         comment: body.comment.as_deref().unwrap_or_default().into(),
-    }))
+        ..SetRules::default()
+    };
+    rules.set_members(&members);
+    Ok(Policy::new(rules))
 }
 
-/// The members with their tiers, if any has another one than 0.
+fn read_member(member: &MemberBody, place: &str) -> Result<MemberRules, InvalidField> {
+    let weight = member.weight.unwrap_or(WEIGHT_DEFAULT.into());
+    let weight = u16::try_from(weight).map_err(|_| {
+        let what = format!("is {weight}, and the most is {}", u16::MAX);
+        InvalidField::new(format!("{place}.weight"), BrokenRule::SET_RULES, what)
+    })?;
+    let location = member.location.as_deref().unwrap_or_default();
+    if let Some(path) = &member.location {
+        image::Location::parse(path).map_err(|why| {
+            let what = format!("{path:?} is none: {why}");
+            InvalidField::new(format!("{place}.location"), BrokenRule::SET_RULES, what)
+        })?;
+    }
+    Ok(MemberRules { tier: member.tier, weight, location: location.into() })
+}
+
+/// The members with what the rules say of them, if they do.
 fn write_members(policy: &Policy, data: &[String]) -> Option<Vec<MemberBody>> {
-    let rules = policy.rules().filter(|rules| !rules.tiers.is_empty())?;
-    let member = |(at, data): (usize, &String)| MemberBody {
-        data: data.clone(),
-        tier: rules.tier(at),
-        weight: None,
-        location: None,
+    let rules = policy.rules().filter(|rules| {
+        !rules.tiers.is_empty() || !rules.weights.is_empty() || !rules.locations.is_empty()
+    })?;
+    let member = |(at, data): (usize, &String)| {
+        let MemberRules { tier, weight, location } = rules.member(at);
+        MemberBody {
+            data: data.clone(),
+            tier,
+            weight: (!rules.weights.is_empty()).then(|| weight.into()),
+            location: (!location.is_empty()).then(|| location.into()),
+        }
     };
     Some(data.iter().enumerate().map(member).collect())
 }
@@ -286,6 +319,10 @@ pub fn write_value(rtype: Rtype, value: &SetValue) -> ValueBody {
         data,
         view: default_view(),
         policy: rules.map(|rules| rules.choice).unwrap_or_default().word().to_owned(),
+        then: rules.filter(|rules| rules.then != Order::Random).and_then(|rules| {
+            let word = ORDERS.into_iter().find(|(order, _)| *order == rules.then);
+            word.map(|(_, word)| word.to_owned())
+        }),
         max: rules.map(|rules| rules.max).filter(|max| *max > 0),
         check: rules.map(|rules| String::from(&*rules.check)).filter(|check| !check.is_empty()),
         min_up: rules
@@ -308,21 +345,34 @@ mod tests {
     }
 
     #[test]
-    fn other_views_and_policies_are_not_yet_there() {
-        let words = [("view", "geo"), ("policy", "weighted"), ("policy", "nearest")];
-        for (field, word) in words {
+    fn other_views_are_not_yet_there() {
+        let told =
+            refused(serde_json::json!({ "ttl": 1, "data": ["192.0.2.1"], "view": "geo" }), "A");
+        assert_eq!((&*told.field, told.rule), ("view", BrokenRule::NOT_YET));
+        assert!(told.what.starts_with("not yet"), "{told}");
+    }
+
+    #[test]
+    fn wrong_policies_and_members_are_refused_with_their_field() {
+        for (field, value) in [("policy", "fastest"), ("then", "sorted")] {
             let told =
-                refused(serde_json::json!({ "ttl": 1, "data": ["192.0.2.1"], field: word }), "A");
-            assert_eq!((&*told.field, told.rule), (field, BrokenRule::NOT_YET));
-            assert!(told.what.starts_with("not yet"), "{told}");
+                refused(serde_json::json!({ "ttl": 1, "data": ["192.0.2.1"], field: value }), "A");
+            assert_eq!((&*told.field, told.rule), (field, BrokenRule::SET_RULES));
         }
-        for (field, value) in [("weight", 5.into()), ("location", "eu".into())] {
-            let value: serde_json::Value = value;
+        for (field, value) in [
+            ("weight", serde_json::json!(65_536)),
+            ("location", "eu//a".into()),
+            ("location", "".into()),
+        ] {
             let member = serde_json::json!({ "data": "192.0.2.1", field: value });
             let told = refused(serde_json::json!({ "ttl": 1, "members": [member] }), "A");
             assert_eq!(told.field, format!("members[0].{field}"));
-            assert_eq!(told.rule, BrokenRule::NOT_YET);
+            assert_eq!(told.rule, BrokenRule::SET_RULES);
         }
+        let told =
+            refused(serde_json::json!({ "ttl": 1, "data": ["5 a."], "policy": "one" }), "MX");
+        assert_eq!(told.field, "policy");
+        assert!(told.what.contains("A, AAAA, SRV, HTTPS and PTR"), "{told}");
     }
 
     #[test]
@@ -337,6 +387,11 @@ mod tests {
             (r#"{"check":"web","comment":"rack 7","policy":"all"}"#, None),
             (r#"{"comment":"","policy":"all"}"#, Some(r#"{"policy":"all"}"#)),
             (r#"{"min_up":1,"policy":"all"}"#, Some(r#"{"policy":"all"}"#)),
+            (r#"{"policy":"one"}"#, None),
+            (r#"{"policy":"weighted","max":2}"#, None),
+            (r#"{"policy":"hash","comment":"sticky"}"#, None),
+            (r#"{"policy":"nearest","then":"hash","max":1}"#, None),
+            (r#"{"policy":"all","then":"random"}"#, Some(r#"{"policy":"all"}"#)),
         ] {
             let mut body: serde_json::Value = serde_json::from_str(rules).expect("JSON");
             body["ttl"] = 5.into();
@@ -355,8 +410,8 @@ mod tests {
 
     #[test]
     fn members_have_tiers_and_stand_for_the_data() {
-        let json = r#"{"ttl":5,"policy":"failover","members":[{"data":"192.0.2.2"},
-            {"data":"192.0.2.1","tier":1}]}"#;
+        let json = r#"{"ttl":5,"policy":"failover","members":[{"data":"192.0.2.2","weight":7},
+            {"data":"192.0.2.1","tier":1,"location":"eu/fra1"}]}"#;
         let body: ValueBody = serde_json::from_str(json).expect("a body");
         let value = read_value(&body, Rtype::A, "").expect("valid");
         let told = write_value(Rtype::A, &value);

@@ -16,8 +16,8 @@ pub use json::{
 };
 pub use order::sort_key;
 pub use rules::{
-    CHECK_NAME_MAX, COMMENT_MAX, Choice, MinUp, Policy, SetRules, TIER_MAX, is_check_name,
-    is_control,
+    CHECK_NAME_MAX, COMMENT_MAX, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules, TIER_MAX,
+    WEIGHT_DEFAULT, is_check_name, is_control,
 };
 pub use zonefile::BrokenRule;
 

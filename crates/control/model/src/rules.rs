@@ -1,12 +1,8 @@
 //! Rules of a set: which of its members an answer has, and the comment of its operators.
-//!
-//! ```text
-//! packed   form (1): 0, with 1 for a comment and 2 for a closed set; choice (1); most members in
-//!          an answer (2), 0: all; kind of min_up (1), min_up (2); length of the check (1), check;
-//!          tiers (2), each (1); in forms with a comment the comment, which is all that follows
-//! ```
-//! Numbers are little-endian. A later form may have weights and locations.
+mod packed;
+
 use crate::BrokenRule;
+use image::{Location, ORDERED_MAX, Order};
 use std::fmt;
 use wire::Rtype;
 
@@ -24,9 +20,8 @@ pub fn is_control(letter: char) -> bool {
 
 /// Bytes of a comment, in UTF-8.
 pub const COMMENT_MAX: usize = 255;
-/// Bits of the form. Versions that do not know one refuse the rules.
-const FORM_COMMENT: u8 = 1;
-const FORM_CLOSED: u8 = 2;
+/// The weight of a member that has none of its own.
+pub const WEIGHT_DEFAULT: u16 = 1;
 
 /// Which members of a set an answer has, if not simply all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +39,11 @@ impl Policy {
             Self::All => None,
             Self::Rules(rules) => Some(rules),
         }
+    }
+
+    /// What the rules say of a member.
+    pub fn member(&self, member: usize) -> MemberRules {
+        self.rules().map(|rules| rules.member(member)).unwrap_or_default()
     }
 
     /// Rules that change nothing are those of a plain set.
@@ -88,23 +88,62 @@ pub enum Choice {
     All,
     /// Those of the lowest tier that has any.
     Failover,
+    /// One, each as often.
+    One,
+    /// One, by chance in proportion to the weights.
+    Weighted,
+    /// One, the same for each client.
+    Hash,
+    /// Those whose location has the longest path in common with that of the client.
+    Nearest,
 }
 
 impl Choice {
-    /// Names of choices that Dunlin does not make yet.
-    pub const NOT_YET: [&'static str; 4] = ["one", "weighted", "hash", "nearest"];
+    /// All choices, by their numbers.
+    const EACH: [Self; 6] =
+        [Self::All, Self::Failover, Self::One, Self::Weighted, Self::Hash, Self::Nearest];
 
     /// Its name in JSON and texts.
     pub const fn word(self) -> &'static str {
         match self {
             Self::All => "all",
             Self::Failover => "failover",
+            Self::One => "one",
+            Self::Weighted => "weighted",
+            Self::Hash => "hash",
+            Self::Nearest => "nearest",
         }
     }
 
     /// The choice of a name; `None` for others.
     pub fn from_word(word: &str) -> Option<Self> {
-        [Self::All, Self::Failover].into_iter().find(|choice| choice.word() == word)
+        Self::EACH.into_iter().find(|choice| choice.word() == word)
+    }
+
+    /// Whether an answer has one member, if the rules do not say how many.
+    const fn is_single(self) -> bool {
+        matches!(self, Self::One | Self::Weighted | Self::Hash)
+    }
+}
+
+/// Orders by their numbers in packed rules, with their names in JSON and texts.
+pub const ORDERS: [(Order, &str); 3] =
+    [(Order::Random, "random"), (Order::Weighted, "weighted"), (Order::Hash, "hash")];
+
+/// What rules say of one member.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct MemberRules {
+    /// Its tier.
+    pub tier: u8,
+    /// Its weight; 0: it is answered if no other is.
+    pub weight: u16,
+    /// The path of its location; empty: not known.
+    pub location: Box<str>,
+}
+
+impl Default for MemberRules {
+    fn default() -> Self {
+        Self { tier: 0, weight: WEIGHT_DEFAULT, location: Box::default() }
     }
 }
 
@@ -159,6 +198,12 @@ pub struct SetRules {
     pub is_closed: bool,
     /// The tier of each member, in the order of the data; empty: all have tier 0.
     pub tiers: Box<[u8]>,
+    /// The order in which members are answered, for choices that have none of their own.
+    pub then: Order,
+    /// The weight of each member; empty: all have [`WEIGHT_DEFAULT`].
+    pub weights: Box<[u16]>,
+    /// The path of each member's location; empty: none is known.
+    pub locations: Box<[Box<str>]>,
     /// What operators note of the set; empty: nothing. No answer has it.
     pub comment: Box<str>,
 }
@@ -173,6 +218,63 @@ impl SetRules {
     /// The tier of a member.
     pub fn tier(&self, member: usize) -> u8 {
         self.tiers.get(member).copied().unwrap_or_default()
+    }
+
+    /// The weight of a member.
+    pub fn weight(&self, member: usize) -> u16 {
+        self.weights.get(member).copied().unwrap_or(WEIGHT_DEFAULT)
+    }
+
+    /// Where a member is.
+    pub fn location(&self, member: usize) -> Location {
+        let path = self.locations.get(member);
+        path.and_then(|path| Location::parse(path).ok()).unwrap_or_default()
+    }
+
+    /// The order in which members are answered.
+    pub fn order(&self) -> Order {
+        match self.choice {
+            Choice::Weighted => Order::Weighted,
+            Choice::Hash => Order::Hash,
+            _ => self.then,
+        }
+    }
+
+    /// The most members of an answer; 0: no bound.
+    pub fn bound(&self) -> u16 {
+        if self.max == 0 && self.choice.is_single() { 1 } else { self.max }
+    }
+
+    /// What the rules say of a member.
+    pub fn member(&self, member: usize) -> MemberRules {
+        let location = self.locations.get(member).cloned().unwrap_or_default();
+        MemberRules { tier: self.tier(member), weight: self.weight(member), location }
+    }
+
+    /// Sets what the rules say of each member.
+    pub fn set_members(&mut self, members: &[MemberRules]) {
+        let is_default = MemberRules::default();
+        let lists = |differs: fn(&MemberRules, &MemberRules) -> bool| {
+            let some = members.iter().any(|member| differs(member, &is_default));
+            members.iter().filter(move |_| some)
+        };
+        self.tiers = lists(|a, b| a.tier != b.tier).map(|member| member.tier).collect();
+        self.weights = lists(|a, b| a.weight != b.weight).map(|member| member.weight).collect();
+        self.locations =
+            lists(|a, b| a.location != b.location).map(|member| member.location.clone()).collect();
+    }
+
+    /// Whether versions before weights and locations can read the rules of a set of this type.
+    pub fn is_plain(&self, rtype: Rtype) -> bool {
+        let is_known = matches!(rtype, Rtype::A | Rtype::AAAA) || !self.has_choice();
+        is_known && !self.needs_policy_form()
+    }
+
+    fn needs_policy_form(&self) -> bool {
+        !matches!(self.choice, Choice::All | Choice::Failover)
+            || self.then != Order::Random
+            || !self.weights.is_empty()
+            || !self.locations.is_empty()
     }
 
     /// Checks the rules of a set of this type with so many members.
@@ -198,10 +300,16 @@ impl SetRules {
         if !self.has_choice() {
             return Ok(());
         }
-        if !matches!(rtype, Rtype::A | Rtype::AAAA) {
-            let what =
-                format!("only sets of addresses have a policy or a check, not those of {rtype}");
+        let is_addresses = matches!(rtype, Rtype::A | Rtype::AAAA);
+        if !is_addresses && !matches!(rtype, Rtype::SRV | Rtype::HTTPS | Rtype::PTR) {
+            let what = format!(
+                "only sets of type A, AAAA, SRV, HTTPS and PTR have a policy, not those of {rtype}"
+            );
             return broken("policy", what);
+        }
+        if !self.check.is_empty() && !is_addresses {
+            let what = format!("only sets of addresses have a check, not those of {rtype}");
+            return broken("check", what);
         }
         if !self.check.is_empty() && !is_check_name(&self.check) {
             let what = format!(
@@ -209,65 +317,56 @@ impl SetRules {
             );
             return broken("check", what);
         }
-        if !self.tiers.is_empty() && self.tiers.len() != members {
-            return broken("members", "each member has one tier".into());
-        }
-        if self.tiers.iter().any(|tier| *tier > TIER_MAX) {
-            return broken("members", format!("the highest tier is {TIER_MAX}"));
-        }
+        self.check_members(members)?;
+        self.check_order(members)?;
         match self.min_up {
             MinUp::Percent(1..=100) | MinUp::Members(1..) => Ok(()),
             _ => broken("min_up", "is a number from 1, or a share from 1% to 100%".into()),
         }
     }
 
-    fn pack(&self) -> Vec<u8> {
-        let (kind, min_up) = match self.min_up {
-            MinUp::Members(number) => (0, number),
-            MinUp::Percent(percent) => (1, percent),
-        };
-        let form = if self.comment.is_empty() { 0 } else { FORM_COMMENT };
-        let form = if self.is_closed { form | FORM_CLOSED } else { form };
-        let mut packed = vec![form, self.choice as u8];
-        packed.extend_from_slice(&self.max.to_le_bytes());
-        packed.push(kind);
-        packed.extend_from_slice(&min_up.to_le_bytes());
-        packed.push(self.check.len() as u8);
-        packed.extend_from_slice(self.check.as_bytes());
-        packed.extend_from_slice(&(self.tiers.len() as u16).to_le_bytes());
-        packed.extend_from_slice(&self.tiers);
-        packed.extend_from_slice(self.comment.as_bytes());
-        packed
+    /// Checks what the rules say of each of so many members.
+    fn check_members(&self, members: usize) -> Result<(), (&'static str, BrokenRule, String)> {
+        let broken = |what| Err(("members", BrokenRule::SET_RULES, what));
+        let lens = [self.tiers.len(), self.weights.len(), self.locations.len()];
+        if lens.iter().any(|len| *len != 0 && *len != members) {
+            return broken("each member has one tier, weight and location".into());
+        }
+        if self.tiers.iter().any(|tier| *tier > TIER_MAX) {
+            return broken(format!("the highest tier is {TIER_MAX}"));
+        }
+        for path in self.locations.iter().filter(|path| !path.is_empty()) {
+            if let Err(why) = Location::parse(path) {
+                return broken(format!("{path:?} is no location: {why}"));
+            }
+        }
+        Ok(())
     }
 
-    fn unpack(packed: &[u8]) -> Option<Self> {
-        let [form @ 0..=3, choice, m0, m1, kind, u0, u1, len, rest @ ..] = packed else {
-            return None;
-        };
-        let (check, rest) = rest.split_at_checked(usize::from(*len))?;
-        let ([t0, t1], rest) = rest.split_first_chunk()?;
-        let (tiers, comment) = rest.split_at_checked(u16::from_le_bytes([*t0, *t1]).into())?;
-        let choice = match choice {
-            0 => Choice::All,
-            1 => Choice::Failover,
-            _ => return None,
-        };
-        let number = u16::from_le_bytes([*u0, *u1]);
-        let min_up = match kind {
-            0 => MinUp::Members(number),
-            1 => MinUp::Percent(number),
-            _ => return None,
-        };
-        (comment.is_empty() == (form & FORM_COMMENT == 0)).then_some(())?;
-        Some(Self {
-            choice,
-            max: u16::from_le_bytes([*m0, *m1]),
-            check: std::str::from_utf8(check).ok()?.into(),
-            min_up,
-            is_closed: form & FORM_CLOSED != 0,
-            tiers: tiers.into(),
-            comment: std::str::from_utf8(comment).ok()?.into(),
-        })
+    /// Checks what decides the order of so many members.
+    fn check_order(&self, members: usize) -> Result<(), (&'static str, BrokenRule, String)> {
+        let broken = |field, what: String| Err((field, BrokenRule::SET_RULES, what));
+        if self.then != Order::Random && self.choice.is_single() {
+            let what = format!(
+                "the policy `{}` has its own order: leave `then` out, or choose `all`, \
+                 `failover` or `nearest`",
+                self.choice.word()
+            );
+            return broken("then", what);
+        }
+        if self.choice == Choice::Nearest && self.min_up != MinUp::default() {
+            let what = "counts members wherever they are, and the policy `nearest` answers those \
+                        of one location: leave one of them out";
+            return broken("min_up", what.into());
+        }
+        if members > ORDERED_MAX && self.needs_policy_form() && self.choice != Choice::One {
+            let what = format!(
+                "a set with weights, locations or an order has up to {ORDERED_MAX} members, not \
+                 {members}"
+            );
+            return broken("members", what);
+        }
+        Ok(())
     }
 }
 
@@ -278,91 +377,4 @@ pub fn is_check_name(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rules() -> SetRules {
-        SetRules {
-            choice: Choice::Failover,
-            max: 3,
-            check: "web".into(),
-            min_up: MinUp::Percent(50),
-            is_closed: false,
-            tiers: [0, 1].into(),
-            comment: Box::default(),
-        }
-    }
-
-    #[test]
-    fn packed_rules_are_read_back_and_cut_ones_are_refused() {
-        let packed = Policy::new(rules()).pack();
-        assert_eq!(Policy::unpack(&packed), Some(Policy::new(rules())));
-        for len in 1..packed.len() {
-            assert_eq!(Policy::unpack(&packed[..len]), None, "{len}");
-        }
-        assert_eq!(Policy::unpack(&[packed, vec![0]].concat()), None);
-        assert_eq!(Policy::new(SetRules::default()), Policy::All);
-        assert!(Policy::All.pack().is_empty());
-    }
-
-    #[test]
-    fn comment_is_packed_behind_the_rules_and_costs_nothing_without_one() {
-        let plain = Policy::new(rules()).pack();
-        let commented = Policy::new(rules()).with_comment("Rack 7, für Ümit");
-        let packed = commented.pack();
-        assert_eq!(packed.len(), plain.len() + commented.comment().len());
-        assert_eq!((plain[0], packed[0]), (0, 1), "older versions refuse the form");
-        assert_eq!(Policy::unpack(&packed), Some(commented.clone()));
-        assert_eq!(commented.with_comment("").pack(), plain);
-        let alone = Policy::All.with_comment("x");
-        assert_eq!(Policy::unpack(&alone.pack()), Some(alone.clone()));
-        assert_eq!(alone.with_comment(""), Policy::All);
-        // Form 1 without a comment, and a comment that is no UTF-8.
-        assert_eq!(Policy::unpack(&[&[1], &plain[1..]].concat()), None);
-        assert_eq!(Policy::unpack(&[&[1], &plain[1..], &[0xff]].concat()), None);
-    }
-
-    #[test]
-    fn closed_set_is_packed_in_a_form_that_older_versions_refuse() {
-        for comment in ["", "rack 7"] {
-            let rules = SetRules { is_closed: true, comment: comment.into(), ..rules() };
-            let packed = Policy::new(rules.clone()).pack();
-            assert!(packed[0] >= 2);
-            assert_eq!(Policy::unpack(&packed), Some(Policy::new(rules)));
-        }
-        assert_eq!(Policy::unpack(&image::Part { first: 1, others: 1 }.pack()), None);
-    }
-
-    #[test]
-    fn all_sets_can_have_comments_within_the_bounds() {
-        let check = |comment: &str, rtype| {
-            let rules = SetRules { comment: comment.into(), ..SetRules::default() };
-            rules.check(rtype, 1).map_err(|why| why.0)
-        };
-        assert_eq!(check("a note", Rtype::MX), Ok(()));
-        assert_eq!(check(&"é".repeat(127), Rtype::A), Ok(()));
-        assert_eq!(check(&"é".repeat(128), Rtype::A), Err("comment"), "256 bytes");
-        for control in ["a\nb", "\0", "\u{7f}", "\u{85}", "a\u{202e}b", "\u{2028}", "\u{2069}"] {
-            assert_eq!(check(control, Rtype::A), Err("comment"), "{control:?}");
-        }
-    }
-
-    #[test]
-    fn rules_that_a_set_cannot_have_are_refused_with_their_field() {
-        let field = |rules: &SetRules, rtype| rules.check(rtype, 2).err().map(|why| why.0);
-        assert_eq!(field(&rules(), Rtype::A), None);
-        assert_eq!(field(&rules(), Rtype::MX), Some("policy"));
-        assert_eq!(field(&SetRules { check: "a b".into(), ..rules() }, Rtype::A), Some("check"));
-        assert_eq!(field(&SetRules { tiers: [1].into(), ..rules() }, Rtype::A), Some("members"));
-        let zero = SetRules { min_up: MinUp::Members(0), ..rules() };
-        assert_eq!(field(&zero, Rtype::AAAA), Some("min_up"));
-    }
-
-    #[test]
-    fn share_of_members_is_rounded_up_and_is_never_none() {
-        let of = |min_up: MinUp, members| min_up.of(members);
-        assert_eq!(of(MinUp::Percent(50), 5), 3);
-        assert_eq!(of(MinUp::Percent(1), 5), 1);
-        assert_eq!(of(MinUp::Members(9), 5), 5);
-    }
-}
+mod tests;

@@ -204,8 +204,11 @@ impl Writer {
 
     /// Whether the store has a form that holds what a request writes.
     fn check_form(&self, request: &ZoneRequest) -> Result<(), Refused> {
-        let values = request.edits().iter().filter_map(|edit| edit.put.as_ref());
-        let needed = values.map(|value| Form::of(&value.policy)).max().unwrap_or(Form::OLDEST);
+        let forms = request
+            .edits()
+            .iter()
+            .filter_map(|edit| Some(Form::of(edit.rtype, &edit.put.as_ref()?.policy)));
+        let needed = forms.max().unwrap_or(Form::OLDEST);
         self.store.form().check_need(needed).map_err(|why| {
             self.shared.health.refused_form();
             Refused::Form(why.into())

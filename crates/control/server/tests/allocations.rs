@@ -6,10 +6,10 @@ use test_support::wait::until_eq;
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
-use compile::{Image, Loader};
+use compile::{AnswerRules, ChosenRecords, Image, Loader, SetChange, Zone};
 use counting::{calls, most_held};
 use handler::{Answerer, FIRST_TYPE, TRUNCATED};
-use image::{HASH_KEY_WORDS, HashKey};
+use image::{HASH_KEY_WORDS, HashKey, Location, Order, RecordSet};
 use packet::{BURST_MAX, Packet, Transport, Verdict};
 use query_samples::TapThread;
 use std::fs;
@@ -34,6 +34,37 @@ fn query(name: &str, rtype: Rtype) -> Vec<u8> {
     query
 }
 
+/// Sets that answers are chosen from, with their order and the most records of an answer.
+const CHOSEN: [(&str, Order, u16); 4] = [
+    ("weighted", Order::Weighted, 1),
+    ("hash", Order::Hash, 1),
+    ("few", Order::Weighted, 3),
+    ("near", Order::Random, u16::MAX),
+];
+
+fn with_chosen_sets(mut zone: Zone) -> Zone {
+    let data: Vec<Vec<u8>> = (0..8).map(|last| vec![10, 9, 9, last]).collect();
+    for (name, ..) in CHOSEN {
+        let name = [&[name.len() as u8][..], name.as_bytes()].concat();
+        // Any rules: the chooser has those that count.
+        let set = Some((30, &data[..]));
+        let change = SetChange { name: &name, rtype: Rtype::A, set, rules: vec![0] };
+        zone.change_all(&[change]).expect("a set");
+    }
+    let mut choose = |name: &[u8], set: RecordSet<'_>| {
+        let chosen = CHOSEN.iter().find(|(known, ..)| known.as_bytes() == &name[1..]);
+        let selection = chosen.map(|(_, order, others)| AnswerRules {
+            order: *order,
+            others: *others,
+            weights: (0..set.count() as u16).collect(),
+            locations: vec![Location::UNKNOWN; set.count()],
+            ..AnswerRules::default()
+        });
+        ChosenRecords { ttl: 30, numbers: (0..set.count()).collect(), selection }
+    };
+    zone.chosen(None, &zone.changed_leaves(None), &mut choose)
+}
+
 /// Answers by this config, and may query upstreams.
 fn answerer(test: &str, config: &str) -> Answerer<Image> {
     let key = Arc::new(HashKey::new(std::array::from_fn::<_, HASH_KEY_WORDS, _>(|n| n as u64 + 1)));
@@ -42,7 +73,7 @@ fn answerer(test: &str, config: &str) -> Answerer<Image> {
     let origin = NameBuf::from_text(b"cluster.local", Name::ROOT).expect("a name");
     let file = folder.join("cluster.local.zone");
     let (zone, _) = source_file::load(&file, origin.as_name(), &key, None).expect("the demo fleet");
-    image.put_zone(zone.into());
+    image.put_zone(with_chosen_sets(zone).into());
     let (control, running) = ZonePublisher::start(image).expect("a thread");
     let image = control.reader().expect("a reader");
     running.stop();
@@ -137,6 +168,10 @@ fn burst(test: &str, config: &str) {
         query("worker.orders-dev.svc.cluster.local", Rtype::A),
         query("_peer._tcp.queue.orders-dev.svc.cluster.local", Rtype::SRV),
         query("static.orders-dev.svc.cluster.local", Rtype::A),
+        query("weighted.cluster.local", Rtype::A),
+        query("hash.cluster.local", Rtype::A),
+        query("few.cluster.local", Rtype::A),
+        query("near.cluster.local", Rtype::A),
         query("cart-prod.svc.cluster.local", Rtype::ANY),
         query("absent.cart-prod.svc.cluster.local", Rtype::A),
         query("cluster.local", Rtype::SOA),

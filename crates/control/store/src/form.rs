@@ -3,12 +3,14 @@
 //! ```text
 //! form  tree  keys  snapshot
 //!    5     5     1         4   the log has form 3, which counts by itself
-//!    6     6     2         5   only in a build for tests
+//!    6     6     2         5   weights, locations, and the policies that need them
+//!    7     7     3         6   only in a build for tests
 //! ```
 //! A store keeps its form: what a new version writes can be read by the version before, until an
 //! operator raises the form. A write that needs a newer form is refused until then.
 use model::{Policy, SetValue};
 use std::fmt;
+use wire::Rtype;
 
 /// Whether this build knows one form more than a release does, for tests of the rule above.
 const IS_NEXT: bool = option_env!("DUNLIN_NEXT_FORM").is_some();
@@ -33,7 +35,9 @@ impl Form {
     /// What the release before this version writes. A new store has it, so that one can go back.
     pub const PREVIOUS: Self = Self(5);
     /// The newest form that this version knows.
-    pub const NEWEST: Self = Self(if IS_NEXT { 6 } else { 5 });
+    pub const NEWEST: Self = Self(if IS_NEXT { 7 } else { 6 });
+    /// The first form whose sets have weights, locations, and policies that need them.
+    const WITH_POLICIES: Self = Self(6);
 
     /// The number in the key `format` of etcd.
     pub const fn of_keys(self) -> u32 {
@@ -55,10 +59,13 @@ impl Form {
         Self(u32::from(number) + 1).max(Self::OLDEST)
     }
 
-    /// The oldest form that can hold a set with this policy.
-    pub fn of(policy: &Policy) -> Self {
-        let is_next = IS_NEXT && policy.comment().starts_with(NEXT_COMMENT);
-        if is_next { Self::NEWEST } else { Self::OLDEST }
+    /// The oldest form that can hold a set of this type with this policy.
+    pub fn of(rtype: Rtype, policy: &Policy) -> Self {
+        match policy.rules() {
+            _ if is_next(policy) => Self::NEWEST,
+            Some(rules) if !rules.is_plain(rtype) => Self::WITH_POLICIES,
+            _ => Self::OLDEST,
+        }
     }
 
     /// Whether this version opens a store of this form.
@@ -108,9 +115,14 @@ impl fmt::Display for Form {
     }
 }
 
+/// Whether a set needs the form that only a build for tests knows.
+pub(crate) fn is_next(policy: &Policy) -> bool {
+    IS_NEXT && policy.comment().starts_with(NEXT_COMMENT)
+}
+
 /// What stands before the rules of this set.
 pub(crate) fn rules_mark(value: &SetValue) -> u8 {
-    if Form::of(&value.policy) > Form::OLDEST { RULES_OF_NEXT } else { RULES }
+    if is_next(&value.policy) { RULES_OF_NEXT } else { RULES }
 }
 
 /// Whether rules follow this.
@@ -128,15 +140,15 @@ mod tests {
     #[test]
     fn release_knows_no_form_for_tests() {
         if IS_NEXT {
-            return assert_eq!((Form::PREVIOUS, Form::NEWEST), (Form(5), Form(6)));
+            return assert_eq!((Form::PREVIOUS, Form::NEWEST), (Form(5), Form(7)));
         }
-        assert_eq!((Form::OLDEST, Form::PREVIOUS, Form::NEWEST), (Form(5), Form(5), Form(5)));
+        assert_eq!((Form::OLDEST, Form::PREVIOUS, Form::NEWEST), (Form(5), Form(5), Form(6)));
         let numbers = (Form(5).of_keys(), Form(5).of_snapshot());
         assert_eq!(numbers, (1, 4), "as 50b22d4 wrote them");
         let back = (Form::from_keys(1), Form::from_snapshot(4), Form::from_snapshot(2));
         assert_eq!(back, (Form(5), Form(5), Form(5)));
         let policy = Policy::All.with_comment("next form");
-        assert_eq!(Form::of(&policy), Form::OLDEST);
+        assert_eq!(Form::of(Rtype::A, &policy), Form::OLDEST);
         let mut value = Vec::new();
         let set = SetValue { ttl: 60, policy, data: vec![[10, 0, 0, 1][..].into()] };
         codec::set_value(&mut value, Revision(1), &set);
@@ -158,6 +170,28 @@ mod tests {
         let why = Form(5).check_need(Form(6)).expect_err("it is older");
         assert!(why.contains("needs form 6") && why.contains("has form 5"), "{why}");
         assert_eq!(Form(6).check_need(Form(5)), Ok(()));
+    }
+
+    /// What v0.1.0-rc.0 cannot read needs form 6, and nothing else does.
+    #[test]
+    fn policies_that_are_new_need_the_form_that_is_new() {
+        let plain = || SetRules::default();
+        let max = SetRules { max: 2, ..plain() };
+        let one = SetRules { choice: model::Choice::One, ..plain() };
+        let weights = SetRules { weights: [1, 2].into(), ..plain() };
+        let locations = SetRules { locations: ["eu".into(), "".into()].into(), ..plain() };
+        for (rtype, rules, form) in [
+            (Rtype::A, &max, 5),
+            (Rtype::SRV, &max, 6),
+            (Rtype::A, &one, 6),
+            (Rtype::A, &weights, 6),
+            (Rtype::AAAA, &locations, 6),
+        ] {
+            let policy = Policy::new(rules.clone());
+            assert_eq!(Form::of(rtype, &policy), Form(form), "{rtype} {rules:?}");
+        }
+        let comment = Policy::All.with_comment("rack 7");
+        assert_eq!(Form::of(Rtype::SRV, &comment), Form(5));
     }
 
     #[test]

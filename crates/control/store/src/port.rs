@@ -72,8 +72,11 @@ impl PreparedWrite {
     /// The oldest form that can hold it.
     pub fn form(&self) -> Form {
         let changes = self.journaled().2.iter();
-        let values = changes.flat_map(|change| [&change.before, &change.after]).flatten();
-        values.map(|value| Form::of(&value.policy)).max().unwrap_or(Form::OLDEST)
+        let forms = changes.flat_map(|change| {
+            let values = [&change.before, &change.after].into_iter().flatten();
+            values.map(|value| Form::of(change.rtype, &value.policy))
+        });
+        forms.max().unwrap_or(Form::OLDEST)
     }
 
     /// Whether the zone is deleted.

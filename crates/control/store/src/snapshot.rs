@@ -1,17 +1,18 @@
 //! The format of snapshots: all zones of a store at one moment, as a stream.
 //!
 //! ```text
-//! snapshot  "DUNLIN RECORDS 4\n", revision (8), items, checksum (8)
+//! snapshot  "DUNLIN RECORDS 5\n", revision (8), items, checksum (8)
 //! item      1: a zone: length of its origin (1), origin, revision (8), offset of its serials (4)
 //!           2: a set of it: length of its key (2), key, length of its value (4), value
 //!           0: the end
 //! ```
 //! Numbers are little-endian; keys and values are those of `codec`, in their order. In the older
-//! format "DUNLIN RECORDS 3\n" no set has a comment, in "DUNLIN RECORDS 2\n" all sets are plain.
+//! format "DUNLIN RECORDS 4\n" no set has weights, locations or a policy but `all` and `failover`,
+//! in "DUNLIN RECORDS 3\n" none has a comment, in "DUNLIN RECORDS 2\n" all sets are plain.
 //! "DUNLIN RECORDS 1\n" also has no offsets; they are read as 0. A truncated, damaged or newer
 //! snapshot is refused as a whole.
 use crate::codec::{self, zone_key};
-use crate::form::Form;
+use crate::form::{self, Form};
 use crate::limits::ZONES_MAX;
 use crate::serial::SerialStamp;
 use crate::{Policy, Revision, SetRules, SetValue, StoreError};
@@ -27,9 +28,10 @@ const MARK: &[u8] = b"DUNLIN RECORDS ";
 pub const FORMAT: u8 = Form::NEWEST.of_snapshot();
 /// The oldest format that [`SnapshotWriter::in_format`] writes.
 pub const FORMAT_MIN: u8 = 2;
-/// The first format in which sets may have rules, and the first in which they may have comments.
+/// The first formats in which sets may have rules, comments, and weights with their policies.
 const WITH_RULES: u8 = 3;
 const WITH_COMMENTS: u8 = 4;
+const WITH_POLICIES: u8 = 5;
 const FORM_LEN: usize = 2;
 /// Bytes of the longest value: the largest set that fits a message.
 const VALUE_LEN_MAX: usize = 1 << 20;
@@ -233,7 +235,8 @@ impl SnapshotOrder {
         let has_valid_rules = match policy.as_ref().map(Policy::rules) {
             Some(None) => true,
             Some(Some(rules)) => {
-                let is_known = kept(self.format, &Policy::Rules(rules.clone().into())).is_none();
+                let is_known =
+                    kept(self.format, rtype, &Policy::Rules(rules.clone().into())).is_none();
                 is_known && rules.check(rtype, held.records().count()).is_ok()
             }
             None => false,
@@ -277,18 +280,31 @@ impl std::fmt::Display for LossySet {
     }
 }
 
-/// What of a policy a format can hold, and what is lost; `None`: nothing is.
-fn kept(format: u8, policy: &Policy) -> Option<(Policy, &'static str)> {
+/// What of the policy of a set of this type a format can hold, and what is lost; `None`: nothing.
+fn kept(format: u8, rtype: Rtype, policy: &Policy) -> Option<(Policy, &'static str)> {
     let has_choice = policy.rules().is_some_and(SetRules::has_choice);
     let has_comment = !policy.comment().is_empty();
-    let is_newer = Form::of(policy).of_snapshot() > format.max(WITH_COMMENTS);
+    let is_newer = form::is_next(policy) && format < FORMAT;
     let loses_comment = has_comment && format < WITH_COMMENTS || is_newer;
-    match (has_choice && format < WITH_RULES, loses_comment) {
+    let is_plain = policy.rules().is_none_or(|rules| rules.is_plain(rtype));
+    let loses_choice = has_choice && format < WITH_RULES || !is_plain && format < WITH_POLICIES;
+    match (loses_choice, loses_comment) {
         (false, false) => None,
         (false, true) => Some((policy.clone().with_comment(""), "its comment")),
-        (true, false) => Some((Policy::All, "its policy, check and tiers")),
-        (true, true) => Some((Policy::All, "its policy, check, tiers and comment")),
+        (true, false) if is_plain => Some((comment_of(policy), "its policy, check and tiers")),
+        (true, false) => {
+            Some((comment_of(policy), "its policy, check, tiers, weights and locations"))
+        }
+        (true, true) if is_plain => Some((Policy::All, "its policy, check, tiers and comment")),
+        (true, true) => {
+            Some((Policy::All, "its policy, check, tiers, weights, locations and comment"))
+        }
     }
+}
+
+/// A plain set with the comment of a policy.
+fn comment_of(policy: &Policy) -> Policy {
+    Policy::All.with_comment(policy.comment())
 }
 
 /// Writes a snapshot again in an older format. Returns the sets that lose something.
@@ -314,10 +330,10 @@ pub fn convert(
         SnapshotItem::Set(key, value) => {
             let (revision, held) = codec::read_value(value)?;
             let policy = Policy::unpack(held.rules).ok_or_else(damaged)?;
-            let Some((policy, loses)) = kept(format, &policy) else {
+            let (_, rtype) = codec::read_key(key, &mut name)?;
+            let Some((policy, loses)) = kept(format, rtype, &policy) else {
                 return writer.set(key, value).map_err(unwritten);
             };
-            let (_, rtype) = codec::read_key(key, &mut name)?;
             let name = NameBuf::joined(&name, zone.as_name()).map_err(|_| damaged())?;
             lost.push(LossySet { name, rtype, loses });
             less.clear();
@@ -356,138 +372,4 @@ impl ChecksumReader<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::View;
-
-    fn name(text: &str) -> NameBuf {
-        NameBuf::from_text(text.as_bytes(), Name::ROOT).unwrap()
-    }
-
-    fn key(relative: &[u8], rtype: Rtype) -> Vec<u8> {
-        let mut key = Vec::new();
-        codec::set_key(&mut key, relative, View::Default, rtype);
-        key
-    }
-
-    fn value(revision: u64, data: &[u8]) -> Vec<u8> {
-        let value = SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] };
-        let mut bytes = Vec::new();
-        codec::set_value(&mut bytes, Revision(revision), &value);
-        bytes
-    }
-
-    /// Reads a snapshot with a correct checksum.
-    fn read_again(
-        revision: u64,
-        write: impl FnOnce(&mut SnapshotWriter<'_>),
-    ) -> Result<Revision, String> {
-        let mut bytes = Vec::new();
-        let mut writer = SnapshotWriter::new(&mut bytes, Revision(revision), Form::NEWEST).unwrap();
-        write(&mut writer);
-        writer.finish().unwrap();
-        read(&mut &bytes[..], &mut |_| Ok(())).map_err(|why| why.to_string())
-    }
-
-    /// A snapshot of two sets: a plain one, and this one at www.
-    fn snapshot_of(format: u8, www: &SetValue) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        let mut writer = SnapshotWriter::in_format(&mut bytes, Revision(7), format).unwrap();
-        let stamp = SerialStamp { revision: Revision(7), offset: 9 };
-        writer.zone(name("example.org.").as_name(), stamp).unwrap();
-        writer.set(&key(b"\x01a", Rtype::A), &value(3, &[10, 0, 0, 2])).unwrap();
-        let mut packed = Vec::new();
-        codec::set_value(&mut packed, Revision(7), www);
-        writer.set(&key(b"\x03www", Rtype::A), &packed).unwrap();
-        writer.finish().unwrap();
-        bytes
-    }
-
-    /// Upgrade, write, go back: the older version reads all but what it does not know, and that is
-    /// listed.
-    #[test]
-    fn snapshot_in_an_older_format_lists_what_it_loses() {
-        let plain = SetValue::new(60, vec![[10, 0, 0, 1][..].into()]);
-        let with = |policy: &Policy| SetValue { policy: policy.clone(), ..plain.clone() };
-        let checked = Policy::new(SetRules { check: "web".into(), ..SetRules::default() });
-        let both = checked.clone().with_comment("rack 7");
-        let comment = Policy::All.with_comment("rack 7");
-        for (format, policy, kept, loses) in [
-            (4, &both, &both, None),
-            (3, &both, &checked, Some("its comment")),
-            (3, &comment, &Policy::All, Some("its comment")),
-            (3, &checked, &checked, None),
-            (2, &both, &Policy::All, Some("its policy, check, tiers and comment")),
-            (2, &checked, &Policy::All, Some("its policy, check and tiers")),
-            (2, &comment, &Policy::All, Some("its comment")),
-            (2, &Policy::All, &Policy::All, None),
-        ] {
-            let newest = snapshot_of(FORMAT, &with(policy));
-            let mut older = Vec::new();
-            let lost = convert(&mut &newest[..], &mut older, Revision(7), format).unwrap();
-            let lost: Vec<String> = lost.iter().map(ToString::to_string).collect();
-            let listed = loses.map(|loses| format!("www.example.org. A: {loses}"));
-            assert_eq!(lost, listed.into_iter().collect::<Vec<_>>());
-            assert_eq!(older, snapshot_of(format, &with(kept)), "as the older version writes it");
-            let wrong = read(&mut &snapshot_of(format, &with(policy))[..], &mut |_| Ok(()));
-            assert_eq!(wrong.is_err(), loses.is_some(), "format {format} does not know {loses:?}");
-        }
-    }
-
-    #[test]
-    fn snapshot_with_invalid_content_is_refused() {
-        let (net, org) = (name("example.net."), name("example.org."));
-        let zone = |writer: &mut SnapshotWriter<'_>, origin: &NameBuf| {
-            writer
-                .zone(origin.as_name(), SerialStamp { revision: Revision(7), offset: 9 })
-                .unwrap();
-        };
-        let (www, address) = (key(b"\x03www", Rtype::A), value(7, &[10, 0, 0, 1]));
-        let whole = read_again(7, |writer| {
-            zone(writer, &net);
-            writer.set(&www, &address).unwrap();
-            zone(writer, &org);
-            writer.set(&www, &address).unwrap();
-        });
-        assert_eq!(whole, Ok(Revision(7)));
-        let long = [&[49][..], &[b'a'; 49]].concat().repeat(5);
-        for (what, set) in [
-            ("unended", (&b"www\0\0\0\x01"[..], &address)),
-            ("no name", (&b"\0\0\0\0\x01"[..], &address)),
-            ("too long", (&key(&long, Rtype::A), &address)),
-            ("in capitals", (&key(b"\x03Www", Rtype::A), &address)),
-            ("cut off", (&www, &address[..9].to_vec())),
-            ("newer than all", (&www, &value(8, &[10, 0, 0, 1]))),
-            ("no address", (&www, &value(7, &[10, 0, 0]))),
-            ("no record type", (&key(b"\x03www", Rtype::ANY), &address)),
-        ] {
-            let found = read_again(7, |writer| {
-                zone(writer, &org);
-                writer.set(set.0, set.1).unwrap();
-            });
-            assert!(
-                found.clone().is_err_and(|why| why.contains("example.org")),
-                "{what}: {found:?}"
-            );
-        }
-        let refused = |revision, write: &dyn Fn(&mut SnapshotWriter<'_>)| {
-            assert!(read_again(revision, write).unwrap_err().contains("damaged"));
-        };
-        refused(1 << 63, &|_| ());
-        refused(7, &|writer| writer.set(&www, &address).unwrap());
-        refused(7, &|writer| [&org, &net].into_iter().for_each(|origin| zone(writer, origin)));
-        refused(7, &|writer| [&org, &org].into_iter().for_each(|origin| zone(writer, origin)));
-        refused(6, &|writer| zone(writer, &org));
-        refused(7, &|writer| {
-            zone(writer, &org);
-            writer.set(&www, &address).unwrap();
-            writer.set(&www, &address).unwrap();
-        });
-        let many = read_again(7, |writer| {
-            for n in 0..=ZONES_MAX {
-                zone(writer, &name(&format!("n{n:05}.example.")));
-            }
-        });
-        assert!(many.unwrap_err().contains("too many zones"));
-    }
-}
+mod tests;

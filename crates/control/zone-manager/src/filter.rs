@@ -173,7 +173,7 @@ impl HealthFilter {
         let mut chooser = |name: &[u8], set: RecordSet<'_>| {
             let Some(rules) = rules_of(set) else {
                 let numbers = (0..set.count()).collect();
-                return ChosenRecords { ttl: set.ttl(), numbers, part: None };
+                return ChosenRecords { ttl: set.ttl(), numbers, selection: None };
             };
             let check: Arc<str> = (&*rules.check).into();
             let of_member = |data| match target_of(&check, data).filter(|_| !check.is_empty()) {
@@ -188,7 +188,7 @@ impl HealthFilter {
                 false => open.remove(&id),
             };
             let ttl = if rules.check.is_empty() { set.ttl() } else { set.ttl().min(ttl_max) };
-            ChosenRecords { ttl, numbers: chosen.members, part: chosen.part }
+            ChosenRecords { ttl, numbers: chosen.members, selection: chosen.selection }
         };
         Arc::new(zone.chosen(before, leaves, &mut chooser))
     }

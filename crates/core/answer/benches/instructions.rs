@@ -10,24 +10,32 @@
 //!
 //! And what another server said of a name, that is known from its last answer.
 //!
+//! And sets of eight addresses: all of them, one of them by weight or by the client's address, and
+//! those that are nearest to the client, which are all eight here.
+//!
 //! A limit that is passed fails the run: `cargo bench -p answer`.
 #![allow(missing_docs, reason = "the macros make undocumented items")]
 
+#[path = "instructions/cached.rs"]
+mod cached;
 #[path = "instructions/prefixes.rs"]
 mod prefixes;
+#[path = "instructions/sets.rs"]
+mod sets;
 
 use answer::{
-    AnswerCounts, CacheLookup, CookieSecret, Limiter, Limits, Now, Policy, Resolver, Scratch,
-    TtlLimits, batch, relay,
+    AnswerCounts, CookieSecret, Limiter, Limits, Now, Policy, Scratch, TtlLimits, batch, relay,
 };
-use cache::{Bucket, Cache, CacheHit, CacheKey, CacheShape, CacheState, Insertion, QueryKind};
+use cache::{CacheKey, Insertion, QueryKind};
+use cached::{ForwardedAnswer, Memory};
 use compile::{Image, Loader};
 use gungraun::prelude::*;
 use gungraun::{Callgrind, EntryPoint, EventKind};
-use image::{ForwardRule, Forwards, HashKey};
+use image::{ForwardRule, Forwards, HashKey, Location};
 use limit::{Acl, DebtSet, Networks, Rate, RateTable, TableKey};
-use packet::{BURST_MAX, Packet, Transport};
+use packet::{BURST_MAX, LocationNumber, Packet, Transport};
 use prefixes::{Places, Rules, client_v6};
+use sets::{Sets, load_sets, location};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -54,6 +62,12 @@ const UNKNOWN_MAX: u64 = 936 * BURST_MAX as u64;
 const TURNS_MAX: u64 = 524 * BURST_MAX as u64;
 /// Most of a burst of names that are known from others.
 const KNOWN_MAX: u64 = 713 * BURST_MAX as u64;
+/// Most of a burst of sets of eight addresses, of one of each, and of those that are nearest.
+const ROTATED_MAX: u64 = 2900 * BURST_MAX as u64;
+const WEIGHTED_MAX: u64 = 930 * BURST_MAX as u64;
+const HASH_MAX: u64 = 1750 * BURST_MAX as u64;
+const HASH_AND_WEIGHT_MAX: u64 = 2150 * BURST_MAX as u64;
+const NEAREST_MAX: u64 = 4000 * BURST_MAX as u64;
 /// Room of each packet.
 const ROOM: usize = 1232;
 
@@ -69,59 +83,7 @@ struct Responder {
     sets: Vec<DebtSet>,
     forwards: [ForwardRule; 1],
     known: ForwardedAnswer,
-}
-
-/// What is known of others, in a cache.
-#[derive(Default)]
-struct ForwardedAnswer(Option<Memory>);
-
-struct Memory {
-    state: CacheState,
-    lines: Vec<Bucket>,
-    ghosts: Vec<u32>,
-    bytes: Vec<u8>,
-}
-
-impl Memory {
-    fn new() -> Self {
-        let shape = CacheShape::of(64 << 20);
-        Self {
-            state: CacheState::new(&shape),
-            lines: vec![Bucket::EMPTY; shape.lines],
-            ghosts: vec![0; shape.ghosts],
-            bytes: vec![0; shape.bytes],
-        }
-    }
-
-    fn lend(&mut self) -> Cache<'_> {
-        let Self { state, lines, ghosts, bytes } = self;
-        Cache { state, lines, ghosts, bytes }
-    }
-}
-
-impl Resolver for ForwardedAnswer {
-    fn prefetch(&self, key: &CacheKey<'_>) {
-        let lines = self.0.as_ref().map_or(&[][..], |memory| &memory.lines);
-        packet::prefetch(cache::memory(lines, key));
-    }
-
-    fn find(&mut self, key: &CacheKey<'_>) -> Option<CacheHit<'_>> {
-        self.0.as_mut()?.lend().into_found(key, 3)
-    }
-
-    fn count(&mut self, _lookup: CacheLookup) {}
-
-    fn request(&mut self, _key: &CacheKey<'_>, _group: u16, _packet: &Packet<'_>) -> bool {
-        false
-    }
-
-    fn renew(&mut self, _key: &CacheKey<'_>, _group: u16) {}
-
-    fn confirm(&mut self, key: &CacheKey<'_>, map: u32) {
-        if let Some(memory) = &mut self.0 {
-            memory.lend().confirm(key, map);
-        }
-    }
+    locations: [Location; 1],
 }
 
 /// What is switched on.
@@ -147,7 +109,7 @@ impl Responder {
         let table = RateTable::new(&self.sets, TableKey::new(KEY));
         let rate = Rate::new(1_000_000, 1_000_000, 2).expect("a rate");
         let limiter = |networks| Some(Limiter { table, rate, networks });
-        let mut policy = Policy::default();
+        let mut policy = Policy { locations: &self.locations, ..Policy::default() };
         match self.use_limits {
             Use::Nothing => {}
             Use::Access => {
@@ -219,8 +181,12 @@ fn client(n: u32) -> u32 {
 }
 
 fn warm(use_limits: Use, names: u32, name: impl Fn(u32) -> String) -> Responder {
+    warm_in(load(names), use_limits, names, name)
+}
+
+fn warm_in(image: Image, use_limits: Use, names: u32, name: impl Fn(u32) -> String) -> Responder {
     let mut responder = Responder {
-        image: load(names),
+        image,
         scratch: Box::default(),
         questions: (0..BURST_MAX as u32)
             .map(|n| question(&name(n * (names / BURST_MAX as u32 - 1)), n as u16))
@@ -233,6 +199,7 @@ fn warm(use_limits: Use, names: u32, name: impl Fn(u32) -> String) -> Responder 
         sets: (0..limit::limits::SETS_DEFAULT).map(|_| DebtSet::new()).collect(),
         forwards: [ForwardRule { suffix: NameBuf::root(), group: 0 }],
         known: ForwardedAnswer::default(),
+        locations: [location("eu/mad1")],
     };
     if use_limits == Use::Cookies {
         responder = give_cookies(responder);
@@ -283,7 +250,9 @@ fn burst(mut responder: Responder, answer: Answer) -> Responder {
             Use::NetworksOfV6 => (client_v6(at as u32), 5353).into(),
             _ => SocketAddr::from((Ipv4Addr::from_bits(client(at as u32)), 5353)),
         };
-        packets.push(Packet::new(buf, question.len(), peer, Transport::Datagram));
+        let mut packet = Packet::new(buf, question.len(), peer, Transport::Datagram);
+        packet.context.location = LocationNumber(1);
+        packets.push(packet);
     }
     let mut known = std::mem::take(&mut responder.known);
     answer(
@@ -331,6 +300,10 @@ fn hits() -> Responder {
 
 fn missing() -> Responder {
     warm(Use::Nothing, NAMES, |n| format!("svc-{n}x.ns-{}.svc.cluster.local.", n % 100))
+}
+
+fn of_eight(sets: Sets) -> Responder {
+    warm_in(load_sets(NAMES_FEW, sets), Use::Nothing, NAMES_FEW, service)
 }
 
 fn few(use_limits: Use) -> Responder {
@@ -467,6 +440,30 @@ fn resolver(responder: Responder) -> Responder {
     all_hit(responder)
 }
 
+#[library_benchmark(config = config(ROTATED_MAX))]
+#[bench::eight(args = (Sets::All), setup = of_eight)]
+fn rotated(responder: Responder) -> Responder {
+    all_hit(responder)
+}
+
+#[library_benchmark]
+#[bench::weighted(
+    args = (Sets::OneByWeight), config = config(WEIGHTED_MAX), setup = of_eight
+)]
+#[bench::hash(args = (Sets::OneByHash), config = config(HASH_MAX), setup = of_eight)]
+#[bench::hash_and_weight(
+    args = (Sets::OneByHashAndWeight), config = config(HASH_AND_WEIGHT_MAX), setup = of_eight
+)]
+fn one_of_eight(responder: Responder) -> Responder {
+    all_hit(responder)
+}
+
+#[library_benchmark(config = config(NEAREST_MAX))]
+#[bench::eight(args = (Sets::Nearest), setup = of_eight)]
+fn nearest(responder: Responder) -> Responder {
+    all_hit(responder)
+}
+
 library_benchmark_group!(
     name = instructions,
     benchmarks = [
@@ -479,7 +476,10 @@ library_benchmark_group!(
         turns,
         new_cookie,
         newcomers,
-        resolver
+        resolver,
+        rotated,
+        one_of_eight,
+        nearest,
     ]
 );
 main!(library_benchmark_groups = instructions);

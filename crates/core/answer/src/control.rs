@@ -6,6 +6,7 @@ use crate::counters::{AnswerCounts, TYPE_OTHER, type_index};
 use crate::reply::ReplyWriter;
 use crate::reply_room::{ReplyRoom, reply_len_max};
 use crate::{Disposition, Now, Policy, Scratch, SmallRng, cookies, finish};
+use image::Location;
 use packet::{DropReason, Packet, Verdict};
 use wire::{Class, Flags, HEADER_LEN, Query, QueryFault, Rcode, Rtype};
 
@@ -115,7 +116,9 @@ pub fn answer_control(
     let room = ReplyRoom::new(policy, query, transport, packet.buf.len(), &options);
     let mut random = SmallRng(now.seed | 1);
     let buf = &mut packet.buf[..room.limit];
-    let mut reply = ReplyWriter::new(buf, room, query, &packet.context, suffixes, &mut random);
+    // No record set is put.
+    let context = (&packet.context, Location::UNKNOWN);
+    let mut reply = ReplyWriter::new(buf, room, query, context, suffixes, &mut random);
     match (answer, rcode) {
         (ControlAnswer::Message(_), Some(rcode)) => {
             reply.fail(rcode, None);

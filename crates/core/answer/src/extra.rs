@@ -56,10 +56,15 @@ fn put_mentioned<'w>(
 ) {
     let service = matches!(set.rtype(), Rtype::SVCB | Rtype::HTTPS);
     let Some(offset) = target(set.rtype()) else { return };
-    let targets =
-        || set.records().filter_map(|data| Some((data, Name::parse(data.get(offset..)?).ok()?)));
-    for (at, (data, target)) in targets().take(TARGETS_MAX).enumerate() {
-        if targets().take(at).any(|(_, before)| before == target) {
+    let (mut targets, mut len) = ([(&[][..], Name::ROOT); TARGETS_MAX], 0);
+    reply.each_of_last(set, &mut |data| {
+        let target = data.get(offset..).and_then(|name| Name::parse(name).ok());
+        if let (Some(place), Some(target)) = (targets.get_mut(len), target) {
+            (*place, len) = ((data, target), len + 1);
+        }
+    });
+    for (at, (data, target)) in targets[..len].iter().copied().enumerate() {
+        if targets[..at].iter().any(|(_, before)| *before == target) {
             continue;
         }
         let alias = service && data.starts_with(&ALIAS_MODE);

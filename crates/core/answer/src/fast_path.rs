@@ -3,7 +3,7 @@
 //!
 //! The name is looked up before its labels are checked: bytes that match a name of the zone are a
 //! valid name. All other queries take the full path, with the message unchanged.
-use crate::Policy;
+use crate::choose::Chooser;
 use crate::cookies::COOKIE_LEN;
 use crate::finish::{PlainOpt, put_header};
 use crate::limits::SOA_LEN_MAX;
@@ -11,6 +11,7 @@ use crate::reply::{negative_soa, under};
 use crate::reply_room::OPT_LEN;
 use crate::rrl::{RrlClass, RrlContent, RrlReply};
 use crate::solve::ZoneRef;
+use crate::{Policy, SmallRng};
 use core::ptr;
 use image::{DepthMask, HashKey, Leaf, RecordSet, RelName, Zone, same};
 use packet::Packet;
@@ -121,7 +122,8 @@ pub(crate) struct ShortReplies<'w> {
 impl<'w> ShortReplies<'w> {
     pub(crate) fn new(key: &'w HashKey, policy: &Policy<'_>) -> Self {
         let flags = (Flags::QR | Flags::AA | policy.ra_flag()).to_be();
-        Self { key, flags, opt: PlainOpt::new(policy.udp_size_max), soa: None }
+        let opt = PlainOpt::new(policy.udp_size_max);
+        Self { key, flags, opt, soa: None }
     }
 
     /// Answers in the query's buffer. Returns the response code and the length, or `None` if the
@@ -157,6 +159,36 @@ impl<'w> ShortReplies<'w> {
         put_header(buf, Flags::RD, set, [counts[0], counts[1], fast_parse.has_opt.into()]);
         let opt_len = if fast_parse.has_opt { OPT_LEN } else { 0 };
         Some((rcode, question_end + len + opt_len))
+    }
+
+    /// The same after [`Self::answer`] has returned `None`, if an answer has one record of a set.
+    /// Not inlined, so that other answers do not pay for it.
+    #[inline(never)]
+    pub(crate) fn answer_chosen(
+        &self,
+        fast_path: &FastPath<'w>,
+        fast_parse: &FastParse,
+        packet: &mut Packet<'_>,
+        (policy, random): (&Policy<'_>, &mut SmallRng),
+    ) -> Option<usize> {
+        let name = &fast_parse.padded()[..usize::from(fast_path.len)];
+        let node = Leaf::new(fast_path.leaf).find(fast_path.hash, name)?;
+        let set = node.set(fast_parse.rtype).filter(RecordSet::has_rules)?;
+        let selection = set.selection().filter(|all| all.first == 0 && all.others == 1)?;
+        let (client, location) = (packet.context.client.ip(), packet.context.location);
+        let location = policy.location(location);
+        let data =
+            Chooser { client, location, draw: random.next() }.choose_one(&set, &selection)?;
+        let question_end = usize::from(fast_path.question_end);
+        let room = packet.buf.get_mut(question_end..question_end + ROOM_LEN)?;
+        let room: &mut [u8; ROOM_LEN] = room.first_chunk_mut()?;
+        let len = match <[u8; 4]>::try_from(data) {
+            Ok(data) => put_record(room, &set, data)?,
+            Err(_) => put_record::<16>(room, &set, data.try_into().ok()?)?,
+        };
+        self.opt.put(room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?);
+        put_header(packet.buf, Flags::RD, self.flags, [1, 0, fast_parse.has_opt.into()]);
+        Some(question_end + len + if fast_parse.has_opt { OPT_LEN } else { 0 })
     }
 
     /// Puts the SOA of a negative answer.
@@ -195,7 +227,16 @@ pub(crate) fn put_cookie(buf: &mut [u8], len: usize, cookie: &[u8; COOKIE_LEN]) 
 /// several.
 #[inline(always)]
 fn put_only<const N: usize>(room: &mut [u8; ROOM_LEN], set: &RecordSet<'_>) -> Option<usize> {
-    let data: [u8; N] = set.plain_data().try_into().ok()?;
+    put_record::<N>(room, set, set.plain_data().try_into().ok()?)
+}
+
+/// Puts a record of a set.
+#[inline(always)]
+fn put_record<const N: usize>(
+    room: &mut [u8; ROOM_LEN],
+    set: &RecordSet<'_>,
+    data: [u8; N],
+) -> Option<usize> {
     let [t0, t1, l0, l1, l2, l3, ..] = *set.head();
     let head = [0xc0, HEADER_LEN as u8, t0, t1, 0, 1, l0, l1, l2, l3, 0, N as u8];
     *room.first_chunk_mut()? = head;

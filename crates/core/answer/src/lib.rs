@@ -12,7 +12,8 @@
 //! 5. [`solve`] and [`find`] decide the answer (RFC 1034 §4.3.2), [`denial`] proves what does not
 //!    exist, [`extra`] adds addresses, [`resolver`] reads the cache, which [`forwarded_response`]
 //!    fills.
-//! 6. [`reply`] composes record sets, [`finish`] adds OPT, flags and counts.
+//! 6. [`reply`] composes record sets, of which [`choose`] selects the records. [`finish`] adds OPT,
+//!    flags and counts.
 //! 7. [`control`] decides which messages a handler outside the data plane gets, [`tsig`] completes
 //!    replies to signed queries.
 //! 8. [`rrl`] charges for the replies, if configured.
@@ -27,6 +28,7 @@ mod admission;
 mod cache_path;
 mod cached;
 mod chaos;
+pub mod choose;
 mod classify;
 mod cname_chain;
 mod computed;
@@ -76,7 +78,7 @@ use hosts::HostEntry;
 use image::{Forwards, Location, Rewrites, ZoneTable};
 use limit::Acl;
 use limits::{TAIL_MAX, UDP_SIZE_DEFAULT};
-use packet::{BURST_MAX, DropReason, Packet};
+use packet::{BURST_MAX, DropReason, LocationNumber, Packet};
 use respond::{EchoedQuestion, Responder};
 use rrl::{Rrl, RrlReply};
 use solve::{ForwardConfig, NodeLookup};
@@ -115,6 +117,12 @@ pub struct Policy<'p> {
 }
 
 impl<'p> Policy<'p> {
+    /// The location with this number.
+    fn location(&self, number: LocationNumber) -> Location {
+        let place = usize::from(number.0).checked_sub(1);
+        place.and_then(|place| self.locations.get(place)).copied().unwrap_or_default()
+    }
+
     /// The networks of clients, if any are configured.
     #[inline]
     fn networks(&self) -> Option<&ClientNetworks<'p>> {
@@ -336,18 +344,23 @@ fn admit<'k, 'p>(
     ClientLimiter::new(limits, policy, now, packets, denies)
 }
 
-/// A small generator (xorshift64*, Vigna 2014), for the order of records only.
+/// A small generator (xorshift64*, Vigna 2014), for the choice and the order of records only.
 #[derive(Debug)]
 pub(crate) struct SmallRng(u64);
 
 impl SmallRng {
-    /// A uniform number below `sides`.
+    /// A uniform number.
     #[inline]
-    pub(crate) fn below(&mut self, sides: usize) -> usize {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
-        let number = self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 32;
-        (number as usize * sides) >> 32
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// A uniform number below `sides`.
+    #[inline]
+    pub(crate) fn below(&mut self, sides: usize) -> usize {
+        ((self.next() >> 32) as usize * sides) >> 32
     }
 }

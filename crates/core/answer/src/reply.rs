@@ -1,9 +1,10 @@
 //! Composes record sets into the reply, section by section, each whole or not at all. Only of the
 //! set that the query asks for, a truncated reply has as many records as fit.
 use crate::SmallRng;
+use crate::choose::Chooser;
 use crate::ede::Ede;
 use crate::reply_room::ReplyRoom;
-use image::{Node, Part, RecordSet, same};
+use image::{Location, Node, Order, RecordSet, Selection, same};
 use packet::QueryContext;
 use wire::{Composer, Flags, HEADER_LEN, Name, NameBuf, NoSpace, Query, Rcode, Rtype, Suffixes};
 
@@ -41,6 +42,10 @@ pub(crate) struct ReplyWriter<'r> {
     /// Whether clients of other networks may get another answer.
     pub(crate) depends: bool,
     random: &'r mut SmallRng,
+    /// Where the client is.
+    location: Location,
+    /// The random number that selected from the last set.
+    draw: u64,
 }
 
 impl<'r> ReplyWriter<'r> {
@@ -50,13 +55,13 @@ impl<'r> ReplyWriter<'r> {
         buf: &'r mut [u8],
         room: ReplyRoom,
         query: &'r Query,
-        context: &'r QueryContext,
+        (context, location): (&'r QueryContext, Location),
         suffixes: &'r mut Suffixes,
         random: &'r mut SmallRng,
     ) -> Self {
         let out = Composer::new(buf, query.question_end, room.records, suffixes);
         let (rcode, ede) = (Rcode::NoError, None);
-        let (counts, is_synthesized) = ([0; 3], false);
+        let (counts, is_synthesized, draw) = ([0; 3], false, 0);
         Self {
             query,
             context,
@@ -68,6 +73,8 @@ impl<'r> ReplyWriter<'r> {
             is_synthesized,
             random,
             depends: false,
+            location,
+            draw,
         }
     }
 
@@ -108,13 +115,13 @@ impl<'r> ReplyWriter<'r> {
     ) -> Result<(), NoSpace> {
         let mark = self.out.mark();
         let dnssec = self.query.dnssec_ok();
-        let put = self.put_records(owner, set, ttl).and_then(|()| match dnssec {
-            true => self.put_signatures(owner, set.rtype(), node, ttl),
-            false => Ok(0),
+        let put = self.put_records(owner, set, ttl).and_then(|records| match dnssec {
+            true => Ok(records + self.put_signatures(owner, set.rtype(), node, ttl)?),
+            false => Ok(records),
         });
         match put {
-            Ok(signatures) => {
-                self.counts[section as usize] += answered_count(set) + signatures;
+            Ok(records) => {
+                self.counts[section as usize] += records;
                 Ok(())
             }
             Err(NoSpace) => {
@@ -154,12 +161,20 @@ impl<'r> ReplyWriter<'r> {
         if self.query.dnssec_ok() && node.set(Rtype::RRSIG).is_some() {
             return;
         }
-        let start = self.choose_start(set);
-        for data in set.records().skip(start).chain(set.records().take(start)) {
-            if self.put_single(owner, set.rtype(), set.ttl(), data).is_err() {
-                return;
+        let (rtype, ttl) = (set.rtype(), set.ttl());
+        let put = |reply: &mut Self, data| reply.put_single(owner, rtype, ttl, data);
+        // What does not fit is left out.
+        let _ = match set.selection() {
+            Some(selection) => {
+                let chooser = self.chooser();
+                chooser.choose(set, &selection, &mut |data| put(self, data))
             }
-        }
+            None => {
+                let start = self.choose_start(set);
+                let mut records = set.records().skip(start).chain(set.records().take(start));
+                records.try_for_each(|data| put(self, data)).map(|()| 0)
+            }
+        };
     }
 
     /// Puts one record: the CNAME of a DNAME (RFC 6672 §3.1), an address, or one of a set.
@@ -203,38 +218,61 @@ impl<'r> ReplyWriter<'r> {
         if rotates { self.random.below(set.count()) } else { 0 }
     }
 
+    /// Puts the records of a set. Returns how many there are.
     fn put_records(
         &mut self,
         owner: OwnerName<'_>,
         set: &RecordSet<'_>,
         ttl: u32,
-    ) -> Result<(), NoSpace> {
+    ) -> Result<u16, NoSpace> {
         if set.has_rules()
-            && let Some(part) = set.part()
+            && let Some(selection) = set.selection()
         {
-            return self.put_chosen(owner, set, part, ttl);
+            return self.put_selected(owner, set, &selection, ttl);
         }
         let start = self.choose_start(set);
         let mut records = set.records().skip(start).chain(set.records().take(start));
-        records.try_for_each(|data| self.put_record(owner, set.rtype(), ttl, data))
+        records.try_for_each(|data| self.put_record(owner, set.rtype(), ttl, data))?;
+        Ok(set.count() as u16)
     }
 
-    /// Puts the records of a part: those that always are in an answer, and of the others as many as
-    /// it says, from a random one on.
     #[cold]
-    fn put_chosen(
+    fn put_selected(
         &mut self,
         owner: OwnerName<'_>,
         set: &RecordSet<'_>,
-        Part { first, others }: Part,
+        selection: &Selection<'_>,
         ttl: u32,
-    ) -> Result<(), NoSpace> {
-        let first = usize::from(first);
-        let start = self.random.below(set.count().saturating_sub(first).max(1));
-        let rest = || set.records().skip(first);
-        let others = rest().skip(start).chain(rest().take(start)).take(others.into());
-        let mut records = set.records().take(first).chain(others);
-        records.try_for_each(|data| self.put_record(owner, set.rtype(), ttl, data))
+    ) -> Result<u16, NoSpace> {
+        self.depends |= selection.order == Order::Hash || selection.groups().next().is_some();
+        let chooser = self.chooser();
+        let mut put = |data: &[u8]| self.put_record(owner, set.rtype(), ttl, data);
+        chooser.choose(set, selection, &mut put)
+    }
+
+    /// What selects from the next set.
+    fn chooser(&mut self) -> Chooser {
+        self.draw = self.random.next();
+        self.last_chooser()
+    }
+
+    fn last_chooser(&self) -> Chooser {
+        let client = self.context.client.ip();
+        Chooser { client, location: self.location, draw: self.draw }
+    }
+
+    /// Passes on each record of the last set that was put.
+    pub(crate) fn each_of_last<'w>(&self, set: &RecordSet<'w>, each: &mut dyn FnMut(&'w [u8])) {
+        match set.selection() {
+            Some(selection) => {
+                let mut each = |data| -> Result<(), NoSpace> {
+                    each(data);
+                    Ok(())
+                };
+                let _ = self.last_chooser().choose(set, &selection, &mut each);
+            }
+            None => set.records().for_each(each),
+        }
     }
 
     fn put_head(&mut self, owner: OwnerName<'_>, rtype: Rtype, ttl: u32) -> Result<(), NoSpace> {
@@ -365,16 +403,6 @@ impl<'r> ReplyWriter<'r> {
         let name = Name::parse(data).map_err(|_| NoSpace)?;
         self.out.put_name(name)?;
         Ok(&data[name.len()..])
-    }
-}
-
-/// The number of records of a set that an answer has.
-#[inline]
-fn answered_count(set: &RecordSet<'_>) -> u16 {
-    let count = set.count() as u16;
-    match set.has_rules() {
-        true => set.part().map_or(count, |part| count.min(part.first.saturating_add(part.others))),
-        false => count,
     }
 }
 

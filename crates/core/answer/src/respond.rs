@@ -83,6 +83,13 @@ impl<'w> Responder<'_, '_, 'w> {
             {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
                 answer_counts.count(rcode, fast_parse.rtype == Rtype::AAAA);
+            } else if let Disposition::Fast(fast_path) = disposition
+                && let chance = (self.policy, &mut self.random)
+                && let Some(len) =
+                    short_replies.answer_chosen(fast_path, fast_parse, packet, chance)
+            {
+                (packet.len, packet.verdict) = (len, Verdict::Reply);
+                answer_counts.count(Rcode::NoError, fast_parse.rtype == Rtype::AAAA);
             } else {
                 self.answer_other(classifier, query, disposition, packet, answer_counts);
             }
@@ -279,8 +286,9 @@ impl<'w> Responder<'_, '_, 'w> {
         let room =
             ReplyRoom::new(self.policy, query, packet.context.transport, packet.buf.len(), options);
         let buf = &mut packet.buf[..room.limit];
+        let context = (&packet.context, self.policy.location(packet.context.location));
         let mut reply =
-            ReplyWriter::new(buf, room, query, &packet.context, self.suffixes, &mut self.random);
+            ReplyWriter::new(buf, room, query, context, self.suffixes, &mut self.random);
         let start = match disposition {
             Disposition::Zone(node_lookup) => Some(ChainStart::Zone(node_lookup)),
             Disposition::Forward(group) => Some(ChainStart::Upstreams(*group)),

@@ -12,6 +12,7 @@ mod location;
 mod name_list;
 mod node;
 mod rewrites;
+mod selection;
 mod zone;
 
 pub use forwards::{ForwardRule, Forwards};
@@ -20,9 +21,10 @@ pub use leaf::{LEAF_HEAD_LEN, Leaf, Nodes, bucket_of, last_bucket, same};
 pub use location::{InvalidLocation, Location};
 pub use name_list::{ENTRY_HEAD_LEN, NameList, NameVerdicts};
 pub use node::{
-    DECLARED_BITS, Declared, HAS_RULES, NODE_HEAD_LEN, Node, Part, RecordSet, Records, SET_HEAD_LEN,
+    DECLARED_BITS, Declared, HAS_RULES, NODE_HEAD_LEN, Node, RecordSet, Records, SET_HEAD_LEN,
 };
 pub use rewrites::{RewriteRule, Rewrites};
+pub use selection::{Group, Groups, ORDERED_MAX, Order, SELECTION_HEAD_LEN, Selection};
 pub use zone::{
     DepthMask, LabelStep, Nsec3Params, RelName, Route, Tree, Zone, ZoneFacts, ZoneTable,
 };

@@ -9,9 +9,11 @@
 //! ```
 //! If the highest bit of the number of records is set, rules of the set and their length (2) follow
 //! its records. Such sets choose what is answered; the zones that workers read have the result: the
-//! records that may be answered, and if an answer has only some of them, a [`Part`] as the rules.
+//! records that may be answered, and if not each answer has all of them, a [`Selection`] as the
+//! rules.
 
 //! Type and TTL stand in the order of the wire, so that they are copied, not converted.
+use crate::Selection;
 use wire::Rtype;
 
 /// Bytes before a node's name.
@@ -23,32 +25,6 @@ pub const DECLARED_BITS: u8 = 0xc0;
 pub const SET_HEAD_LEN: usize = 10;
 /// Set in the number of records of a set with rules.
 pub const HAS_RULES: u16 = 0x8000;
-
-/// How many records of a set an answer has, if not all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Of the first ones: all of these.
-    pub first: u16,
-    /// Of the others: this many, each as often.
-    pub others: u16,
-}
-
-impl Part {
-    /// The first byte of a packed part; no rules of a source begin so.
-    const FORM: u8 = 0xff;
-
-    /// The packed form.
-    pub const fn pack(self) -> [u8; 5] {
-        let ([f0, f1], [o0, o1]) = (self.first.to_le_bytes(), self.others.to_le_bytes());
-        [Self::FORM, f0, f1, o0, o1]
-    }
-
-    fn unpack(packed: &[u8]) -> Option<Self> {
-        let [Self::FORM, f0, f1, o0, o1] = *packed else { return None };
-        let [first, others] = [[f0, f1], [o0, o1]].map(u16::from_le_bytes);
-        Some(Self { first, others })
-    }
-}
 
 /// What a source declared of a name, whatever records it has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,10 +177,9 @@ impl<'a> RecordSet<'a> {
         self.split().map_or(&[], |(_, rules)| rules)
     }
 
-    /// How many of its records an answer has; `None`: all.
-    #[cold]
-    pub fn part(&self) -> Option<Part> {
-        Part::unpack(self.rules())
+    /// How an answer is selected from its records; `None`: it has all.
+    pub fn selection(&self) -> Option<Selection<'a>> {
+        Selection::unpack(self.rules(), self.count())
     }
 
     /// The records and the rules of a set with rules.

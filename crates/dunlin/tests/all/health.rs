@@ -366,3 +366,25 @@ fn check_of_the_api_is_durable_and_cannot_be_a_script() {
     wait::until_value("no set names it", deleted, |output| output.status.success());
     assert!(!scene.told(&["checks", "list"]).contains("app"));
 }
+
+#[test]
+fn policy_of_a_set_decides_each_answer_once_the_store_has_its_form() {
+    let scene = Scene::start("policies");
+    let set = ["records", "set", "api.example", "www", "A", "--policy"];
+    let weighted = ["weighted", "--weight", "0=127.0.9.1", "--weight", "5=127.0.9.2"];
+    let why = scene.refused(&[&set[..], &weighted].concat());
+    assert!(why.contains("dunlin store upgrade"), "{why}");
+    scene.told(&["store", "upgrade", "--yes"]);
+    scene.done(&[&set[..], &weighted].concat());
+    scene.expect(&[2]);
+    let shown = scene.done(&["records", "get", "api.example", "www", "A"]);
+    assert!(shown.contains("weight 0, policy weighted"), "{shown}");
+    scene.done(&[&set[..], &["hash", "127.0.9.3", "127.0.9.4"]].concat());
+    let moved = |last: &Vec<u8>| last[..] != [2];
+    let chosen = wait::until_value("one by hash", || scene.answered(), moved);
+    assert_eq!(chosen.len(), 1);
+    (0..20).for_each(|_| assert_eq!(scene.answered(), chosen, "always the same"));
+    let near = ["nearest", "--location", "eu=127.0.9.3", "--location", "us=127.0.9.4"];
+    scene.done(&[&set[..], &near].concat());
+    scene.expect(&[3, 4]);
+}

@@ -145,7 +145,7 @@ impl Server {
         let why = put(&self.socket, 0, COMMENT).expect_err("the older form does not hold it");
         assert!(why.starts_with("HTTP/1.1 409"), "{why}");
         assert!(why.contains("store-form") && why.contains("dunlin store upgrade"), "{why}");
-        assert!(why.contains("needs form 6, and the store has form 5"), "{why}");
+        assert!(why.contains("needs form 7, and the store has form 5"), "{why}");
     }
 
     fn upgrade(&self) -> String {
@@ -182,9 +182,9 @@ fn older_version_goes_on_with_what_the_newer_one_wrote() {
     let last = WRITES_BEFORE + WRITES;
     (WRITES_BEFORE + 1..=last).for_each(|n| server.put(n));
     let (revision, store) = (server.revision(), server.get("/v1/store"));
-    assert_eq!((&store["form"], &store["newest"]), (&json!(5), &json!(6)));
+    assert_eq!((&store["form"], &store["newest"]), (&json!(5), &json!(7)));
     server.refuses_next_form();
-    server.status_with("form 5, and 6 after `dunlin store upgrade`, 1 write that need it refused");
+    server.status_with("form 5, and 7 after `dunlin store upgrade`, 1 write that need it refused");
 
     let server = server.replaced(Version::Older);
     server.answers(1..=last);
@@ -197,7 +197,7 @@ fn older_version_goes_on_with_what_the_newer_one_wrote() {
     assert!(!unconfirmed.status.success(), "it asks first");
     server.refuses_next_form();
     let upgraded = server.upgrade();
-    assert!(upgraded.contains("the store has form 6"), "{upgraded}");
+    assert!(upgraded.contains("the store has form 7"), "{upgraded}");
     put(&server.socket, 0, COMMENT).expect("the newer form holds it");
 
     let server = server.refused_by_older("");
@@ -292,7 +292,7 @@ fn older_fleet_goes_on_with_what_the_newer_one_wrote() {
     let why = text(&refused.stderr);
     assert!(!refused.status.success() && why.contains("upgrade-c (version"), "{why}");
     let listed = text(&fleet[1].run(&["fleet"]).stdout);
-    assert!(listed.contains("upgrade-c does not know form 6, and holds back"), "{listed}");
+    assert!(listed.contains("upgrade-c does not know form 7, and holds back"), "{listed}");
     fleet.push(last.replaced(Version::Newer));
     load.goes_on(usize::from(WRITES));
     fleet[2].refuses_next_form();
@@ -314,7 +314,7 @@ fn older_fleet_goes_on_with_what_the_newer_one_wrote() {
     let listed = || text(&fleet[0].run(&["fleet"]).stdout);
     wait::until_value("two members", listed, |listed| !listed.contains("upgrade-c"));
     let upgraded = fleet[0].upgrade();
-    assert!(upgraded.contains("the store has form 6"), "{upgraded}");
+    assert!(upgraded.contains("the store has form 7"), "{upgraded}");
     wait::until_true("the other server takes what needs it", || {
         put(&fleet[1].socket, 0, COMMENT).is_ok()
     });

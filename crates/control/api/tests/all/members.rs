@@ -31,12 +31,38 @@ fn set_with_rules_is_written_and_read_alike() {
 }
 
 #[test]
+fn weights_and_locations_are_stored_and_shown_with_their_members() {
+    let scene = Scene::new();
+    let body = json!({
+        "ttl": 60, "policy": "nearest", "then": "weighted", "max": 1,
+        "members": [
+            { "data": "192.0.2.2", "weight": 0, "location": "eu/fra1/a" },
+            { "data": "192.0.2.1", "weight": 9 },
+        ],
+    });
+    scene.put(WWW, &body.to_string()).done();
+    let told = scene.get(WWW).done();
+    assert_eq!((&told["policy"], &told["then"]), (&json!("nearest"), &json!("weighted")));
+    let members = json!([
+        { "data": "192.0.2.1", "tier": 0, "weight": 9 },
+        { "data": "192.0.2.2", "tier": 0, "weight": 0, "location": "eu/fra1/a" },
+    ]);
+    assert_eq!(told["members"], members, "sorted");
+    let members = json!([{ "data": "192.0.2.3", "location": "us" }]);
+    patch(&scene, json!({ "add": { "ttl": 60, "members": members } })).done();
+    let told = scene.get(WWW).done();
+    let added = json!({ "data": "192.0.2.3", "tier": 0, "weight": 1, "location": "us" });
+    assert_eq!((&told["members"][2], &told["policy"]), (&added, &json!("nearest")));
+}
+
+#[test]
 fn rules_that_a_set_cannot_have_are_refused_with_their_field() {
     let scene = Scene::new();
     for (path, more, field) in [
         (WWW, json!({ "check": "none" }), "check"),
         (WWW, json!({ "policy": "random" }), "policy"),
-        (WWW, json!({ "policy": "one" }), "policy"),
+        (WWW, json!({ "policy": "one", "then": "hash" }), "then"),
+        (WWW, json!({ "then": "sorted" }), "then"),
         (WWW, json!({ "min_up": "0%" }), "min_up"),
         (WWW, json!({ "min_up": 0 }), "min_up"),
     ] {
@@ -47,6 +73,8 @@ fn rules_that_a_set_cannot_have_are_refused_with_their_field() {
     let text = "/v1/zones/example.org/rrsets/www.example.org/TXT";
     let body = json!({ "ttl": 60, "data": ["a"], "policy": "failover" }).to_string();
     assert_eq!(scene.put(text, &body).refused(422).0, "policy");
+    let far = json!({ "ttl": 60, "members": [{ "data": "192.0.2.1", "location": "a//b" }] });
+    assert_eq!(scene.put(WWW, &far.to_string()).refused(422).0, "members[0].location");
     let twice = json!({ "ttl": 60, "members": [
         { "data": "192.0.2.1", "tier": 1 }, { "data": "192.0.2.1", "tier": 2 },
     ]});

@@ -1,4 +1,5 @@
 //! The commands that use the REST API.
+use crate::cli::values::{read_location, read_seconds, read_tier, read_weight};
 use crate::cli::{AdminServer, LocalServer, Output};
 use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
@@ -25,46 +26,6 @@ pub struct Api {
     /// Write the result as text or as JSON.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
-}
-
-/// Reads a tier and an address of it.
-fn read_tier(text: &str) -> Result<(u8, String), String> {
-    let tier = text.split_once('=');
-    let tier = tier.and_then(|(tier, data)| Some((tier.parse().ok()?, data.to_owned())));
-    tier.ok_or_else(|| "write a tier from 0 to 255 and an address: 1=192.0.2.1".to_owned())
-}
-
-/// Reads a time in seconds, or with a unit as in a zone file. At most 2³¹ − 1 seconds, as TTLs
-/// (RFC 2181 §8).
-pub(super) fn read_seconds(text: &str) -> Result<u32, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let seconds: Option<u32> = match unit {
-        "" | "s" => Some(1),
-        "m" => Some(60),
-        "h" => Some(3_600),
-        "d" => Some(86_400),
-        "w" => Some(604_800),
-        _ => None,
-    };
-    let ttl = seconds.and_then(|unit| number.parse::<u32>().ok()?.checked_mul(unit));
-    ttl.filter(|ttl| *ttl <= i32::MAX as u32).ok_or_else(|| {
-        "expected seconds, or a number with s, m, h, d or w, up to 2147483647 seconds".to_owned()
-    })
-}
-
-/// Reads a lifetime. It has a unit: a bare number may be meant as seconds or as days.
-pub(super) fn read_lifetime(text: &str) -> Result<u32, String> {
-    match text.parse::<u64>() {
-        Ok(number) => Err(format!(
-            "{number} has no unit: write {number}d for days, or a number with s, m, h, d or w"
-        )),
-        Err(_) => match read_seconds(text) {
-            Ok(0) => Err("it would end at once: write a time above 0, such as 90d".into()),
-            Ok(seconds) => Ok(seconds),
-            Err(_) => Err("expected a number with s, m, h, d or w, such as 90d".into()),
-        },
-    }
 }
 
 /// The condition and the reason of a write.
@@ -311,8 +272,12 @@ pub enum RecordsCommand {
     /// client changed it meanwhile.
     #[command(after_help = "Examples:\n  \
         dunlin records set example.org www.example.org A --ttl 60 192.0.2.1 192.0.2.2\n  \
-        dunlin records set example.org www A --check web 192.0.2.1 --tier 1=198.51.100.1")]
-    Set(SetSet),
+        dunlin records set example.org www A --check web 192.0.2.1 --tier 1=198.51.100.1\n  \
+        dunlin records set example.org www A --policy weighted --weight 9=192.0.2.1 \
+        --weight 1=192.0.2.2\n  \
+        dunlin records set example.org www A --policy nearest --location eu/fra1=192.0.2.1 \
+        --location us=192.0.2.2")]
+    Set(Box<SetSet>),
     /// Delete one record set.
     #[command(after_help = "Example:\n  dunlin records delete example.org www.example.org A\n  \
         dunlin records delete example.org www.example.org A --if-match 12 --reason 'moved'")]
@@ -374,10 +339,14 @@ pub struct SetSet {
     /// Answer only addresses that pass this check.
     #[arg(long, value_name = "CHECK")]
     pub check: Option<String>,
-    /// Answer by this policy: `all`, or `failover` by the tiers of the members.
+    /// Answer by this policy: `all`, `failover` by the tiers of the members, `nearest` by their
+    /// locations, or with one record: `one`, `weighted`, or `hash` by the client's address.
     #[arg(long, value_name = "POLICY")]
     pub policy: Option<String>,
-    /// Limit each answer to this many addresses.
+    /// Order the records of an answer: `random`, `weighted`, or `hash` by the client's address.
+    #[arg(long, value_name = "ORDER")]
+    pub then: Option<String>,
+    /// Limit each answer to this many records.
     #[arg(long, value_name = "NUMBER")]
     pub max: Option<u16>,
     /// With fewer addresses up than this number or share (`50%`), answer others, too.
@@ -390,6 +359,13 @@ pub struct SetSet {
     /// Those without this option have tier 0. It implies `--policy failover`.
     #[arg(long, value_name = "TIER=ADDRESS", value_parser = read_tier)]
     pub tier: Vec<(u8, String)>,
+    /// Give a record this weight, and add it if it is not among the others. Those without this
+    /// option have weight 1. One of weight 0 is answered only if no other is left.
+    #[arg(long, value_name = "WEIGHT=DATA", value_parser = read_weight)]
+    pub weight: Vec<(u16, String)>,
+    /// Say where a record is, such as eu/fra1/a, and add it if it is not among the others.
+    #[arg(long, value_name = "LOCATION=DATA", value_parser = read_location)]
+    pub location: Vec<(String, String)>,
     /// Attach a comment to the record set: up to 255 bytes.
     #[arg(long, value_name = "TEXT")]
     pub comment: Option<String>,
@@ -403,7 +379,7 @@ pub struct SetSet {
     pub dry_run: bool,
     /// Data of each record, after `--` if it begins with a hyphen. Names in it are absolute, with
     /// or without the final dot. Data of TXT is one text.
-    #[arg(value_name = "DATA", required = true)]
+    #[arg(value_name = "DATA", required_unless_present_any = ["tier", "weight", "location"])]
     pub data: Vec<String>,
 }
 

@@ -45,18 +45,21 @@ pub fn run(command: &cli::Records) -> CommandResult<ExitCode> {
             }
         }
         RecordsCommand::Set(set) => {
-            let mut put = match set.tier.is_empty() {
+            let is_plain = set.tier.is_empty() && set.weight.is_empty() && set.location.is_empty();
+            let mut put = match is_plain {
                 true => json!({ "ttl": set.ttl, "data": set.data }),
-                false => json!({
-                    "ttl": set.ttl, "members": members(set), "policy": "failover",
-                }),
+                false => json!({ "ttl": set.ttl, "members": members(set) }),
             };
+            if !set.tier.is_empty() {
+                put["policy"] = json!("failover");
+            }
             let min_up = set.min_up.as_ref().map(|text| match text.parse::<u16>() {
                 Ok(number) => json!(number),
                 Err(_) => json!(text),
             });
             let rules = [
                 ("policy", set.policy.as_ref().map(|policy| json!(policy))),
+                ("then", set.then.as_ref().map(|then| json!(then))),
                 ("max", set.max.map(|max| json!(max))),
                 ("check", set.check.as_ref().map(|check| json!(check))),
                 ("min_up", min_up),
@@ -91,11 +94,20 @@ pub fn run(command: &cli::Records) -> CommandResult<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The addresses with their tiers.
+/// The members with their tiers, weights and locations, each once.
 fn members(set: &SetSet) -> Vec<Value> {
-    let first = set.data.iter().map(|data| json!({ "data": data }));
-    let others = set.tier.iter().map(|(tier, data)| json!({ "data": data, "tier": tier }));
-    first.chain(others).collect()
+    let mut members: Vec<Value> = set.data.iter().map(|data| json!({ "data": data })).collect();
+    let mut say = |data: &str, key: &str, value: Value| {
+        if let Some(member) = members.iter_mut().find(|member| member["data"] == data) {
+            member[key] = value;
+            return;
+        }
+        members.push(json!({ "data": data, key: value }));
+    };
+    set.tier.iter().for_each(|(tier, data)| say(data, "tier", json!(tier)));
+    set.weight.iter().for_each(|(weight, data)| say(data, "weight", json!(weight)));
+    set.location.iter().for_each(|(path, data)| say(data, "location", json!(path)));
+    members
 }
 
 fn path_of(one: &OneSet, owner: &NameBuf) -> String {

@@ -3,7 +3,7 @@ use command_line::plain;
 use serde_json::{Map, Value};
 
 /// The fields of a set with rules, as the API has them.
-const RULES: [&str; 7] = ["policy", "max", "check", "min_up", "fail", "members", "comment"];
+const RULES: [&str; 8] = ["policy", "then", "max", "check", "min_up", "fail", "members", "comment"];
 
 /// The rules of a set in JSON, without those that have their default.
 pub fn rules_of(set: &Value) -> Map<String, Value> {
@@ -20,7 +20,8 @@ pub fn text(rules: &Map<String, Value>) -> String {
     let members = rules.get("members").and_then(Value::as_array);
     words.extend(members.into_iter().flatten().filter_map(|member| {
         let data = plain(member["data"].as_str().unwrap_or_default());
-        tier_of(member).map(|tier| format!("{data} tier {tier}"))
+        let words = member_words(member);
+        (!words.is_empty()).then(|| format!("{data} {}", words.join(" ")))
     }));
     words.extend(comment(rules).map(|comment| format!("comment \"{comment}\"")));
     words.join(", ")
@@ -30,8 +31,7 @@ pub fn text(rules: &Map<String, Value>) -> String {
 /// ` ; tier 1, check web ; rack 7`: the rules of the set are at its first record.
 pub fn note(rules: &Map<String, Value>, number: usize) -> String {
     let member = rules.get("members").and_then(|members| members.get(number));
-    let mut words: Vec<_> =
-        member.and_then(tier_of).map(|tier| format!("tier {tier}")).into_iter().collect();
+    let mut words = member.map(member_words).unwrap_or_default();
     if number == 0 {
         words.extend(choice(rules));
     }
@@ -41,7 +41,7 @@ pub fn note(rules: &Map<String, Value>, number: usize) -> String {
     parts.map(|part| format!(" ; {part}")).collect()
 }
 
-/// The rules that choose among the members, without the tiers.
+/// The rules that choose among the members, without those of each.
 fn choice(rules: &Map<String, Value>) -> Vec<String> {
     let is_choice = |key: &&&str| !matches!(**key, "members" | "comment");
     let word = |key: &&str| {
@@ -56,9 +56,12 @@ fn comment(rules: &Map<String, Value>) -> Option<String> {
     rules.get("comment").and_then(Value::as_str).map(plain)
 }
 
-/// The tier of a member, if it is not 0.
-fn tier_of(member: &Value) -> Option<u64> {
-    member["tier"].as_u64().filter(|tier| *tier > 0)
+/// What the rules say of a member: its tier, if it is not 0, its weight and its location.
+fn member_words(member: &Value) -> Vec<String> {
+    let tier = member["tier"].as_u64().filter(|tier| *tier > 0).map(|tier| format!("tier {tier}"));
+    let weight = member["weight"].as_u64().map(|weight| format!("weight {weight}"));
+    let location = member["location"].as_str().map(|path| format!("location {}", plain(path)));
+    [tier, weight, location].into_iter().flatten().collect()
 }
 
 #[cfg(test)]
@@ -78,6 +81,16 @@ mod tests {
         assert_eq!(text(&rules), format!("{choice}, 192.0.2.2 tier 1, comment \"rack\u{fffd} 7\""));
         assert_eq!(note(&rules, 0), format!(" ; {choice} ; rack\u{fffd} 7"));
         assert_eq!((note(&rules, 1), note(&rules, 2)), (" ; tier 1".into(), String::new()));
+        let set = json!({
+            "policy": "nearest", "then": "hash", "members": [
+                { "data": "192.0.2.1", "tier": 0, "weight": 0, "location": "eu" },
+                { "data": "192.0.2.2", "tier": 0, "weight": 5 },
+            ],
+        });
+        let rules = rules_of(&set);
+        let members = "192.0.2.1 weight 0 location eu, 192.0.2.2 weight 5";
+        assert_eq!(text(&rules), format!("policy nearest, then hash, {members}"));
+        assert_eq!(note(&rules, 1), " ; weight 5");
         let plain = rules_of(&json!({ "policy": "all", "fail": "open", "comment": null }));
         assert!(plain.is_empty() && note(&plain, 0).is_empty());
     }

@@ -61,7 +61,7 @@ fn form_is_raised_once_all_members_know_it() {
     let Err(Refused::Form(why)) = in_newest_form(&nodes[0], "new.example.org.") else {
         panic!("the older form does not hold it")
     };
-    assert!(why.contains("needs form 6") && why.contains("dunlin store upgrade"), "{why}");
+    assert!(why.contains("needs form 7") && why.contains("dunlin store upgrade"), "{why}");
     // A server of an older version says nothing of forms.
     let old = Member { name: "old-one".into(), version: "0.0.9".into(), ..Member::default() };
     let value = serde_json::to_string(&old).expect("JSON");

@@ -2,7 +2,8 @@
 use super::*;
 use crate::choose::choose;
 use fastrand::Rng;
-use model::{Choice, MinUp, Policy, SetRules};
+use image::Order;
+use model::{Choice, MemberRules, MinUp, ORDERS, Policy, SetRules};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 const WWW: &str = "www.example.org.";
@@ -30,8 +31,15 @@ impl Fixture {
     fn answered(&self, at: &str) -> Option<(u32, Vec<u8>)> {
         let image = self.publisher.image();
         let set = image.zone(name("example.org.").as_name())?.set(name(at).as_name(), Rtype::A)?;
-        assert!(!set.has_rules() || set.part().is_some(), "workers read no rules");
+        assert!(!set.has_rules() || set.selection().is_some(), "workers read no rules");
         Some((set.ttl(), set.records().map(|data| data[3]).collect()))
+    }
+
+    /// Whether not each answer has all records of a set.
+    fn is_selected(&self, at: &str) -> bool {
+        let image = self.publisher.image();
+        let zone = image.zone(name("example.org.").as_name()).unwrap();
+        zone.set(name(at).as_name(), Rtype::A).is_some_and(|set| set.selection().is_some())
     }
 
     fn judge(&self, check: &str, address: [u8; 4], class: MemberClass) {
@@ -213,14 +221,53 @@ fn members_are_added_and_taken_with_their_tiers() {
     assert_eq!(fixture.answered(WWW), Some((300, vec![1])), "it has tier 0");
 }
 
+#[test]
+fn services_names_and_pointers_have_policies_and_texts_do_not() {
+    let fixture = start();
+    let put = |rtype, records: &[&[u8]], rules: SetRules| {
+        let data = records.iter().map(|data| Box::from(*data)).collect();
+        let value = SetValue { ttl: 300, policy: Policy::new(rules), data };
+        fixture.apply(of_zone(), vec![Edit::put(name(WWW), rtype, value).into()])
+    };
+    let one = || SetRules { choice: Choice::One, ..SetRules::default() };
+    let services: [&[u8]; 2] = [b"\0\x01\0\0\0\x50\x01a\0", b"\0\x01\0\0\0\x51\x01b\0"];
+    for (rtype, records) in [
+        (Rtype::SRV, services),
+        (Rtype::HTTPS, [&b"\0\x01\0"[..], b"\0\x02\0"]),
+        (Rtype::PTR, [b"\x01a\0", b"\x01b\0"]),
+    ] {
+        assert_eq!(put(rtype, &records, one()), [Ok(())], "{rtype}");
+        let image = fixture.publisher.image();
+        let zone = image.zone(name("example.org.").as_name()).unwrap();
+        let set = zone.set(name(WWW).as_name(), rtype).unwrap();
+        assert!(set.records().eq(records), "{rtype}");
+        assert_eq!(set.selection().map(|one| (one.first, one.others)), Some((0, 1)), "{rtype}");
+    }
+    let results = put(Rtype::TXT, &[b"\x01a", b"\x01b"], one());
+    assert!(matches!(&results[..], [Err(Refusal::Invalid { field: "policy", .. })]), "{results:?}");
+}
+
 fn random_rules(rng: &mut Rng, len: usize) -> SetRules {
     let check = ["", "web", "other"][rng.usize(..3)].into();
-    let choice = [Choice::All, Choice::Failover][rng.usize(..2)];
-    let tiers = (0..len).map(|_| rng.u8(..3)).collect();
-    let min_up = MinUp::Members(rng.u16(1..3));
+    let choices = ["all", "failover", "one", "weighted", "hash", "nearest"];
+    let choice = Choice::from_word(choices[rng.usize(..choices.len())]).unwrap();
+    let min_up = MinUp::Members(if choice == Choice::Nearest { 1 } else { rng.u16(1..3) });
     let comment = ["", "rack 7"][rng.usize(..2)].into();
     let is_closed = rng.u8(..4) == 0;
-    SetRules { choice, max: rng.u16(..3), check, min_up, is_closed, tiers, comment }
+    let has_order = matches!(choice, Choice::One | Choice::Weighted | Choice::Hash);
+    let then = if has_order { Order::Random } else { ORDERS[rng.usize(..ORDERS.len())].0 };
+    let max = rng.u16(..3);
+    let mut rules =
+        SetRules { choice, then, max, check, min_up, is_closed, comment, ..SetRules::default() };
+    let members: Vec<MemberRules> = (0..len)
+        .map(|_| MemberRules {
+            tier: rng.u8(..3),
+            weight: rng.u16(..3),
+            location: ["", "eu", "eu/fra1", "us"][rng.usize(..4)].into(),
+        })
+        .collect();
+    rules.set_members(&members);
+    rules
 }
 
 /// Whatever changes, each set has what its rules choose, and each target of a set is known.
@@ -256,10 +303,7 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
                 rng.shuffle(&mut addresses);
                 addresses.truncate(rng.usize(1..5));
                 addresses.sort_unstable();
-                let mut rules = random_rules(&mut rng, addresses.len());
-                if rules.tiers.iter().all(|tier| *tier == 0) {
-                    rules.tiers = Box::default();
-                }
+                let rules = random_rules(&mut rng, addresses.len());
                 let change = members(&at, rules.clone(), &addresses);
                 assert_eq!(fixture.apply(of_zone(), vec![change]), [Ok(())]);
                 sets.insert(at, (rules, addresses));
@@ -289,6 +333,8 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
             let ttl = if rules.check.is_empty() { 300 } else { 30 };
             let answered = Some((ttl, answered)).filter(|(_, members)| !members.is_empty());
             assert_eq!(fixture.answered(at), answered, "{at} {rules:?}");
+            let is_selected = answered.is_some() && chosen.selection.is_some();
+            assert_eq!(fixture.is_selected(at), is_selected, "{at} {rules:?}");
             if !rules.check.is_empty() {
                 wanted.extend(addresses.iter().map(|address| target(&rules.check, *address)));
             }

@@ -2,8 +2,8 @@
 
 use crate::common::{Burst, NOW, RD, key, loader, name, query};
 use answer::{Now, Policy};
-use compile::{ChosenRecords, Image, SetChange};
-use image::{Declared, Part};
+use compile::{AnswerRules, ChosenRecords, Image, SetChange};
+use image::Declared;
 use std::sync::Arc;
 use wire::{Records, Rtype};
 
@@ -26,9 +26,10 @@ fn zones() -> Image {
         zone.change_all(&[change]).unwrap();
     }
     let mut choose = |name: &[u8], _: image::RecordSet<'_>| {
-        let part = Some(Part { first: 1, others: 2 }).filter(|_| name == b"\x01p");
-        let numbers = if part.is_some() { vec![4, 0, 1, 2, 3] } else { Vec::new() };
-        ChosenRecords { ttl: 7, numbers, part }
+        let part = AnswerRules { first: 1, others: 2, ..AnswerRules::default() };
+        let selection = Some(part).filter(|_| name == b"\x01p");
+        let numbers = if selection.is_some() { vec![4, 0, 1, 2, 3] } else { Vec::new() };
+        ChosenRecords { ttl: 7, numbers, selection }
     };
     image.put_zone(Arc::new(zone.chosen(None, &zone.changed_leaves(None), &mut choose)));
     image

@@ -12,6 +12,7 @@ mod world;
 #[path = "../../../../../testing/fuzz/checks/zone.rs"]
 mod zones;
 
+mod choose;
 mod common;
 mod computed;
 mod control;

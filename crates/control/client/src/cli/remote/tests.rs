@@ -1,5 +1,5 @@
 //! Times and lifetimes on the command line.
-use super::*;
+use crate::cli::values::{read_lifetime, read_seconds};
 
 #[test]
 fn lifetime_has_a_unit() {

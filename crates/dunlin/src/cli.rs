@@ -2,8 +2,8 @@
 use crate::parts::{cpus, scale};
 use clap::{Args, Parser, Subcommand};
 use client::cli::{
-    Anycast, Cache, Checks, Endpoint, Fleet, Health, Journal, Records, Reload, Status, Store,
-    Token, Top, Upstream, Zones,
+    Anycast, Cache, Checks, Endpoint, Explain, Fleet, Health, Journal, Records, Reload, Status,
+    Store, Token, Top, Upstream, Zones,
 };
 pub use command_line::Output;
 use std::ffi::OsString;
@@ -78,6 +78,11 @@ pub enum Command {
         dunlin top --interval 10s >> rates.log\n  \
         dunlin top -o json | head -n 1 | jq .rcodes_per_second")]
     Top(Top),
+    /// Explain why a client gets an answer: which records of a set it has, and why not the others.
+    #[command(after_help = "Examples:\n  \
+        dunlin explain www.example.org --client 192.0.2.9\n  \
+        dunlin explain www.example.org AAAA --client 2001:db8::1 --location eu/fra1 -o json")]
+    Explain(Explain),
     /// Show or flush cached answers of a running server.
     #[command(after_help = "Examples:\n  \
         dunlin cache flush --subtree example.org\n  \

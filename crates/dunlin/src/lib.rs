@@ -29,6 +29,7 @@ pub fn run() -> ExitCode {
         Command::Reload(command) => client::reload::run(&command),
         Command::Status(command) => client::status::run(&command),
         Command::Top(command) => client::top::run(&command),
+        Command::Explain(command) => client::explain::run(&command),
         Command::Cache(command) => client::cache::run(&command),
         Command::Upstream(command) => client::upstreams::run(&command),
         Command::Anycast(command) => client::anycast::run(&command),

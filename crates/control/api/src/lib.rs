@@ -19,6 +19,7 @@ mod cursor;
 mod description;
 mod dump;
 mod endpoints;
+mod explain;
 mod failed_logins;
 mod fleet;
 mod guarded_body;

@@ -4,8 +4,8 @@ use crate::description::{Description, describe_tags};
 use crate::problem::Problem;
 use crate::state::{Api, ApiState};
 use crate::{
-    anycast, bulk, checks, dump, endpoints, fleet, import, journal, manage, operate, revert, sets,
-    snapshot, store, zones,
+    anycast, bulk, checks, dump, endpoints, explain, fleet, import, journal, manage, operate,
+    revert, sets, snapshot, store, zones,
 };
 use axum::Router;
 use axum::routing::get;
@@ -38,6 +38,7 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(checks::get_check, checks::put_check, checks::delete_check))
         .routes(routes!(endpoints::list_health))
         .routes(routes!(endpoints::put_endpoint))
+        .routes(routes!(explain::explain))
         .routes(routes!(fleet::show))
         .routes(routes!(fleet::adopt))
         .routes(routes!(store::show_store))

@@ -15,14 +15,16 @@ use records::{RecordService, Refused};
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
+use server_status::explain::Explanation;
 use server_status::{AnycastStatus, Status};
 use std::future::Future;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use wire::Name;
+use wire::{Name, NameBuf, Rtype};
 
 /// An outcome that is awaited: the threads that answer queries, or a disk, take part.
 pub type ControlFuture<'s, T> = Pin<Box<dyn Future<Output = T> + Send + 's>>;
@@ -36,6 +38,15 @@ pub trait ServerControl: Send + Sync + 'static {
 
     /// The zone of this origin, as it is served now. May not block.
     fn served_zone(&self, origin: Name<'_>) -> Option<Arc<Zone>>;
+
+    /// Why a client at a location gets the answer to a query.
+    fn explain(
+        &self,
+        name: NameBuf,
+        rtype: Rtype,
+        client: IpAddr,
+        location: Option<String>,
+    ) -> ControlFuture<'_, Result<Explanation, String>>;
 
     /// Runs a command on the threads that answer queries, and waits for them.
     fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>>;

@@ -85,6 +85,24 @@ pub struct AdminServer {
 }
 
 #[derive(Args, Debug)]
+pub struct Explain {
+    /// Name of the query.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Type of the query.
+    #[arg(value_name = "TYPE", default_value = "A")]
+    pub rtype: String,
+    /// Address of the client.
+    #[arg(long, value_name = "ADDRESS")]
+    pub client: IpAddr,
+    /// Explain it for a client at this location, such as eu/fra1.
+    #[arg(long, value_name = "LOCATION")]
+    pub location: Option<String>,
+    #[command(flatten)]
+    pub server: AdminServer,
+}
+
+#[derive(Args, Debug)]
 pub struct Cache {
     #[command(subcommand)]
     pub command: CacheCommand,

@@ -7,6 +7,7 @@ pub mod cache;
 pub mod checks;
 #[allow(missing_docs, reason = "doc comments are help texts there")]
 pub mod cli;
+pub mod explain;
 pub mod fleet;
 pub mod health;
 pub mod limits;

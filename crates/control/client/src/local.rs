@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use server_status::command::{
     AcceptedZone, Credential, FlushScope, ReloadOutcome, ThreadCacheEntry, ThreadFlushed,
 };
+use server_status::explain::Explanation;
 use server_status::{AnycastStatus, Status};
 use std::ffi::OsString;
 use std::io::Write;
@@ -96,6 +97,24 @@ impl LocalClient {
     ) -> CommandResult<()> {
         let path = format!("/v1/zones/{}/dump", path_segment(zone));
         self.0.download(path, "text/dns", out, each).map(drop)
+    }
+
+    /// Why a client at a location gets the answer to a query for a name and type.
+    pub fn explain(
+        &self,
+        (name, rtype): (&str, &str),
+        client: IpAddr,
+        location: Option<&str>,
+    ) -> CommandResult<Explanation> {
+        let location = location.map(|path| format!("&location={}", path_segment(path)));
+        let query = format!(
+            "name={}&type={}&client={}{}",
+            path_segment(name),
+            path_segment(rtype),
+            path_segment(&client.to_string()),
+            location.unwrap_or_default()
+        );
+        read(self.get(format!("/v1/explain?{query}"))?)
     }
 
     /// The cached answers of a name in each thread.

@@ -8,6 +8,7 @@ mod anycast;
 mod api;
 mod certificates;
 pub mod command;
+pub mod explain;
 mod faults;
 mod fleet;
 mod health;

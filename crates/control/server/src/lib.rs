@@ -9,6 +9,7 @@ mod documents;
 #[cfg(not(feature = "etcd"))]
 #[path = "absent/etcd.rs"]
 mod etcd;
+mod explain;
 mod file_watch;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;

@@ -55,6 +55,38 @@ pub(crate) fn choose(rules: &SetRules, classes: &[MemberClass]) -> Chosen {
     Chosen { members, selection, is_open }
 }
 
+/// Why no answer has a member, whichever client queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeftOut {
+    /// Members of a better class of health are answered.
+    State,
+    /// Members of a lower tier are answered.
+    Tier,
+    /// It has weight 0, and another member is answered.
+    Weight,
+}
+
+/// Why a member is not among those that were chosen; `None`: it is.
+pub(crate) fn left_out(
+    rules: &SetRules,
+    classes: &[MemberClass],
+    chosen: &Chosen,
+    member: usize,
+) -> Option<LeftOut> {
+    if chosen.members.contains(&member) {
+        return None;
+    }
+    let Some(worst) = chosen.members.iter().map(|other| classes[*other]).max() else {
+        return Some(LeftOut::State);
+    };
+    let tier = chosen.members.iter().map(|other| rules.tier(*other)).max().unwrap_or_default();
+    Some(match () {
+        () if rules.choice == Choice::Failover && rules.tier(member) > tier => LeftOut::Tier,
+        () if rules.weight(member) == 0 && classes[member] <= worst => LeftOut::Weight,
+        () => LeftOut::State,
+    })
+}
+
 /// Leaves members of weight 0 out, if another one is of the same class or a better one.
 fn drop_standby(rules: &SetRules, members: &mut Vec<usize>, classes: &[MemberClass]) {
     let weighted = members.iter().filter(|member| rules.weight(**member) > 0);

@@ -3,15 +3,37 @@
 //! A source's zone has all members; the published one shares with it all leaves without such sets.
 //! A new version of a zone costs what has changed in it. A verdict costs the sets that name its
 //! target, which an index finds.
-use crate::choose::choose;
+use crate::choose::{LeftOut, choose, left_out};
 use crate::health::{HealthTable, HealthTarget, MemberClass, Targets, ZoneKey};
 use compile::{ChosenRecords, LeafIndex, Zone};
 use image::RecordSet;
-use model::{Policy, SetRules};
+use model::{MemberRules, Policy, SetRules};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use wire::{NameBuf, Rtype};
+
+/// A set with rules, and what became of its members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudgedSet {
+    /// Its rules.
+    pub rules: SetRules,
+    /// Its members.
+    pub members: Vec<JudgedMember>,
+}
+
+/// A member of a set with rules.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudgedMember {
+    /// The data of its record.
+    pub data: Box<[u8]>,
+    /// Its health; `None`: the set has no check.
+    pub class: Option<MemberClass>,
+    /// What the rules say of it.
+    pub rules: MemberRules,
+    /// Why no answer has it; `None`: answers are chosen among it and others.
+    pub left_out: Option<LeftOut>,
+}
 
 /// A zone with rules.
 struct ZoneView {
@@ -126,6 +148,21 @@ impl HealthFilter {
         changed
     }
 
+    /// What became of the members of a set with rules; `None`: there is none.
+    pub fn judged(&self, zone: &[u8], name: &[u8], rtype: Rtype) -> Option<JudgedSet> {
+        let set = self.views.get(zone)?.content.names().get(name)?.set(rtype)?;
+        let rules = rules_of(set)?;
+        let classes = member_classes(&self.classes, set, &rules);
+        let chosen = choose(&rules, &classes);
+        let members = set.records().enumerate().map(|(number, data)| JudgedMember {
+            data: data.into(),
+            class: Some(classes[number]).filter(|_| !rules.check.is_empty()),
+            rules: rules.member(number),
+            left_out: left_out(&rules, &classes, &chosen, number),
+        });
+        Some(JudgedSet { members: members.collect(), rules })
+    }
+
     /// Sets, up to `max`, of which this address is the last living member, or the last one that is
     /// not drained.
     pub fn last_of(&self, address: IpAddr, check: Option<&str>, max: usize) -> Vec<String> {
@@ -175,12 +212,7 @@ impl HealthFilter {
                 let numbers = (0..set.count()).collect();
                 return ChosenRecords { ttl: set.ttl(), numbers, selection: None };
             };
-            let check: Arc<str> = (&*rules.check).into();
-            let of_member = |data| match target_of(&check, data).filter(|_| !check.is_empty()) {
-                Some(target) => classes.get(&target).copied().unwrap_or(MemberClass::Unknown),
-                None => MemberClass::Up,
-            };
-            let member_classes: Vec<MemberClass> = set.records().map(of_member).collect();
+            let member_classes = member_classes(classes, set, &rules);
             let chosen = choose(&rules, &member_classes);
             let id = (Arc::clone(key), name.into(), set.rtype());
             match chosen.is_open {
@@ -223,6 +255,20 @@ impl HealthFilter {
         }
         self.table.set_open(now);
     }
+}
+
+/// The class of each member of a set with these rules.
+fn member_classes(
+    classes: &HashMap<HealthTarget, MemberClass>,
+    set: RecordSet<'_>,
+    rules: &SetRules,
+) -> Vec<MemberClass> {
+    let check: Arc<str> = (&*rules.check).into();
+    let of_member = |data| match target_of(&check, data).filter(|_| !check.is_empty()) {
+        Some(target) => classes.get(&target).copied().unwrap_or(MemberClass::Unknown),
+        None => MemberClass::Up,
+    };
+    set.records().map(of_member).collect()
 }
 
 fn rules_of(set: RecordSet<'_>) -> Option<SetRules> {

@@ -24,7 +24,9 @@ pub mod validate;
 
 pub use answer::{Answer, Promise, Stopped, answer, block_on};
 pub use catalog::{Catalog, CatalogZone};
+pub use choose::LeftOut;
 pub use epoch::Epoch;
+pub use filter::{JudgedMember, JudgedSet};
 pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass, Naming, ZoneKey};
 pub use model::{
     Change, Edit, Policy, Precondition, RECORDS_MAX, SetRules, SetValue, is_check_name,
@@ -47,6 +49,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::SystemTime;
 use sync::{Publisher, Reader, ReadersFull};
+use wire::{Name, Rtype};
 
 /// State shared by all handles.
 struct Shared {
@@ -191,6 +194,21 @@ impl ZonePublisher {
     pub fn last_member_of(&self, address: IpAddr, check: Option<&str>) -> Answer<Vec<String>> {
         let (promise, answer) = answer();
         let action = Action::LastMember(address, check.map(Box::from), promise);
+        self.0.queue.put((SourceId(usize::MAX), Lane::Urgent), action, None);
+        answer
+    }
+
+    /// Tells what became of the members of a set with rules; `None`: there is none. Names are in
+    /// lower case.
+    pub fn judged(
+        &self,
+        zone: Name<'_>,
+        name: Name<'_>,
+        rtype: Rtype,
+    ) -> Answer<Option<JudgedSet>> {
+        let (promise, answer) = answer();
+        let relative = validate::relative(name, zone).into();
+        let action = Action::Judged(zone.as_bytes().into(), relative, rtype, promise);
         self.0.queue.put((SourceId(usize::MAX), Lane::Urgent), action, None);
         answer
     }

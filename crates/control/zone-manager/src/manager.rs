@@ -200,6 +200,9 @@ impl Manager {
             Action::LastMember(address, check, promise) => {
                 promise.give(self.filter.last_of(address, check.as_deref(), LAST_SETS_SHOWN_MAX));
             }
+            Action::Judged(zone, name, rtype, promise) => {
+                promise.give(self.filter.judged(&zone, &name, rtype));
+            }
             Action::WhenLive(then) => {
                 self.live.push(LiveWaiter { sequence, generation: None, then });
             }

@@ -1,6 +1,7 @@
 //! The queue of updates. Each sender has room of its own, so no source can fill the queue of
 //! another.
 use crate::answer::Promise;
+use crate::filter::JudgedSet;
 use crate::health::{HealthTarget, MemberClass};
 use crate::hold::{Acceptance, Evidence};
 use crate::limits::{CHANGE_UNIT_BYTES, NORMAL_ROOM, URGENT_ROOM};
@@ -13,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use wire::NameBuf;
+use wire::{NameBuf, Rtype};
 
 /// The sender has no more room: its updates were not applied yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,8 @@ pub(crate) enum Action {
     Health(Vec<(HealthTarget, Option<MemberClass>)>, Promise<Sequence>),
     /// Name sets whose other members are all drained, besides this address of a check or of all.
     LastMember(IpAddr, Option<Box<str>>, Promise<Vec<String>>),
+    /// Tells what became of the members of a set: of a zone, at a name below it, of a type.
+    Judged(Box<[u8]>, Box<[u8]>, Rtype, Promise<Option<JudgedSet>>),
     /// Call back when everything queued before is live on every worker.
     WhenLive(Box<dyn FnOnce(bool) + Send>),
 }

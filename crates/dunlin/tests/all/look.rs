@@ -47,6 +47,16 @@ impl ServerControl for TestServer {
         unreachable!("only the status is requested")
     }
 
+    fn explain(
+        &self,
+        _: wire::NameBuf,
+        _: wire::Rtype,
+        _: std::net::IpAddr,
+        _: Option<String>,
+    ) -> ControlFuture<'_, Result<server_status::explain::Explanation, String>> {
+        unreachable!("only the status is requested")
+    }
+
     fn command(&self, _: ServerCommand) -> ControlFuture<'_, Result<CommandOutcome, String>> {
         unreachable!("only the status is requested")
     }

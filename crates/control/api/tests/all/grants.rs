@@ -70,7 +70,11 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
         _ if body.is_null() => Vec::new(),
         _ => body.to_string().into(),
     };
-    let query = if (method, path) == ("GET", "/v1/cache") { "?name=a." } else { "" };
+    let query = match (method, path) {
+        ("GET", "/v1/cache") => "?name=a.",
+        ("GET", "/v1/explain") => "?name=a.&client=::1",
+        _ => "",
+    };
     let media = format!("Content-Type: {media}");
     scene.ask(method, &format!("{filled}{query}"), token, &[&media], &body)
 }

@@ -37,6 +37,18 @@ fn addresses_are_withdrawn_with_a_reason() {
 }
 
 #[test]
+fn answer_is_explained_to_operators() {
+    let scene = Scene::new();
+    let told = scene.get("/v1/explain?name=www.a.example&client=192.0.2.9&location=eu/fra1").done();
+    assert_eq!((&told["type"], &told["client"]), (&json!("A"), &json!("192.0.2.9")));
+    assert_eq!(told["location"], "eu/fra1");
+    for wrong in ["client=192.0.2", "client=192.0.2.9&type=no", "client=::1&location=eu//a"] {
+        scene.get(&format!("/v1/explain?name=a.b&{wrong}")).refused(422);
+    }
+    scene.get("/v1/explain?name=a.b").refused(400);
+}
+
+#[test]
 fn api_offers_the_operations_of_the_admin_socket() {
     let scene = Scene::new();
     assert_eq!(scene.get("/v1/status").done()["state"], "serving");

@@ -13,9 +13,10 @@ use serde_json::Value;
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome, TokenRequest,
 };
+use server_status::explain::Explanation;
 use server_status::{AnycastStatus, ServerState, Status, UpstreamStatus, ZoneStatus};
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -55,6 +56,21 @@ impl ServerControl for Fake {
 
     fn served_zone(&self, origin: Name<'_>) -> Option<Arc<compile::Zone>> {
         self.1.image().zone(origin).cloned()
+    }
+
+    fn explain(
+        &self,
+        name: NameBuf,
+        rtype: Rtype,
+        client: IpAddr,
+        location: Option<String>,
+    ) -> ControlFuture<'_, Result<Explanation, String>> {
+        let (name, rtype) = (name.to_string(), rtype.to_string());
+        let (answer, sets, rcode) = (Vec::new(), Vec::new(), "NOERROR".into());
+        let zone = None;
+        Box::pin(async move {
+            Ok(Explanation { name, rtype, client, location, zone, rcode, answer, sets })
+        })
     }
 
     fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>> {

@@ -1,5 +1,6 @@
 //! The server as the management API and a hot restart see it.
-use super::Server;
+use super::{Server, lock};
+use crate::explain::ExplainedQuery;
 use admin::{Connection, NewProcess, SharedKeeper, SharedSocket};
 use api::{ControlFuture, LocalApi, TokenRefused};
 use compile::Zone;
@@ -8,12 +9,14 @@ use durable::lock::DataLock;
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
+use server_status::explain::Explanation;
 use server_status::{AnycastStatus, ServerState, Status};
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::net::UnixStream;
-use wire::Name;
+use wire::{Name, NameBuf, Rtype};
 use worker::HandedConnection;
 
 impl api::ServerControl for Server {
@@ -23,6 +26,33 @@ impl api::ServerControl for Server {
 
     fn served_zone(&self, origin: Name<'_>) -> Option<Arc<Zone>> {
         self.sources.control.image().zone(origin).cloned()
+    }
+
+    fn explain(
+        &self,
+        name: NameBuf,
+        rtype: Rtype,
+        client: IpAddr,
+        location: Option<String>,
+    ) -> ControlFuture<'_, Result<Explanation, String>> {
+        let explained = async move {
+            let control = &self.sources.control;
+            let mut seed = [0; 8];
+            getrandom::fill(&mut seed).map_err(|error| error.to_string())?;
+            let seed = u64::from_ne_bytes(seed);
+            let query = ExplainedQuery { name, rtype, client, location, seed };
+            let image = control.image();
+            let answer = query.answer(&image, lock(&self.live).settings.newest().policy());
+            let mut sets = Vec::new();
+            for set in query.sets(&image, &answer) {
+                let (zone, owner) = (set.zone.origin(), set.owner.as_name());
+                let judged = control.judged(zone, owner, set.rtype).await;
+                let judged = judged.map_err(|stopped| stopped.to_string())?;
+                sets.push((set, judged));
+            }
+            Ok(query.explain(&image, &answer, &sets))
+        };
+        Box::pin(explained)
     }
 
     fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>> {

@@ -98,7 +98,8 @@ fn text(value: u32) -> String {
 fn value_of(node: &Node, number: u32) -> Option<u32> {
     let (_, value) = node.get(&name_of(number))?;
     let address: [u8; 4] = value.data.first()?[..].try_into().ok()?;
-    Some(u32::from_be_bytes([0, address[1], address[2], address[3]]))
+    // The second byte is what an edit by hand changes: it says nothing of which write is newer.
+    Some(u32::from_be_bytes([0, 0, address[2], address[3]]))
 }
 
 /// What a server says is wrong with it.

@@ -22,6 +22,8 @@ use conformance::zone::{Signing, Zone};
 use wire::{Name, NameBuf, Rtype};
 
 const VIEWS: usize = 3;
+/// Zones whose records Knot does not read in the form in which this test writes them.
+const REFUSED_TEXTS: [&str; 2] = ["odd.test", "types.test"];
 /// Questions of a full run, and of one that takes less than a minute.
 const FULL: usize = 60_000;
 const QUICK: usize = 6_000;
@@ -64,7 +66,8 @@ fn run(seed: u64, questions: usize, rules: &[Reason]) -> Result<Findings> {
     let scene = Scene::new("views")?;
     let mut random = Random::new(seed);
     let all = World::main(&scene.path, seed)?.zones.into_iter();
-    let unsigned = all.filter(|zone| zone.signing == Signing::Unsigned);
+    let is_text = |zone: &Zone| !REFUSED_TEXTS.contains(&zone.name.to_string().as_str());
+    let unsigned = all.filter(|zone| zone.signing == Signing::Unsigned && is_text(zone));
     let splits: Vec<Split> =
         unsigned.map(|zone| split(zone, &mut random)).collect::<Result<_>>()?;
     let mut findings = Findings::default();

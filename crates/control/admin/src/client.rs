@@ -37,13 +37,16 @@ impl AdminConnection {
     }
 
     /// The process that listens; `None`: its PID namespace is not visible.
-    pub fn server_pid(self) -> Option<u32> {
+    pub fn server_pid(&self) -> Option<u32> {
         // rustix cannot represent the number 0, which the kernel gives for an invisible process.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().ok()?;
         let _context = runtime.enter();
-        let socket = std::os::unix::net::UnixStream::from(self.socket);
+        let socket = std::os::unix::net::UnixStream::from(self.socket.try_clone().ok()?);
         socket.set_nonblocking(true).ok()?;
-        let pid = tokio::net::UnixStream::from_std(socket).ok()?.peer_cred().ok()?.pid()?;
+        let socket = tokio::net::UnixStream::from_std(socket).ok()?;
+        let pid = socket.peer_cred().ok()?.pid()?;
+        // Both descriptors are of one socket, and ours blocks.
+        socket.into_std().ok()?.set_nonblocking(false).ok()?;
         u32::try_from(pid).ok().filter(|pid| *pid > 0)
     }
 
@@ -120,6 +123,11 @@ enum Kind {
 }
 
 impl AdminError {
+    /// Whether no server listens there.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.kind, Kind::Connect(Errno::CONNREFUSED | Errno::NOENT))
+    }
+
     /// Whether the socket exists without a server.
     pub(crate) fn is_stale(&self) -> bool {
         matches!(self.kind, Kind::Connect(Errno::CONNREFUSED))

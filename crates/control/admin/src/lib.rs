@@ -19,7 +19,7 @@ pub use client::AdminError;
 pub use endpoint::{Endpoint, EndpointError, SocketOwner};
 pub use handler::Handler;
 pub use message::{PROTOCOL, SocketKind};
-pub use new_process::{ReceivedConnections, RestartOffer, request_restart};
+pub use new_process::{ReceivedConnections, RestartOffer, request_restart, server_process};
 pub use old_process::CompletedRestart;
 pub use server::{AdminServer, PeerGroups};
 

@@ -61,7 +61,9 @@ pub fn request_restart(path: &Path, version: &str) -> Result<RestartOffer, Admin
         }
         None => None,
     };
-    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    // Its own number is that of its PID namespace, which may be another one.
+    let visible = connection.server_pid().and_then(|pid| i32::try_from(pid).ok());
+    let number = visible.and_then(Pid::from_raw);
     let process = number.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let mut sockets = Vec::new();
     loop {
@@ -77,6 +79,15 @@ pub fn request_restart(path: &Path, version: &str) -> Result<RestartOffer, Admin
         }
     }
     Ok(RestartOffer { version, pid, sockets, lock, keeper, connection, process })
+}
+
+/// The process that listens at `path`; `None`: it is in a PID namespace that this one does not see,
+/// such as that of another container.
+///
+/// # Errors
+/// No server listens, or access is denied.
+pub fn server_process(path: &Path) -> Result<Option<u32>, AdminError> {
+    Ok(AdminConnection::connect(path)?.server_pid())
 }
 
 impl RestartOffer {

@@ -56,10 +56,21 @@ fn tune(fd: &OwnedFd, address: SocketAddr) -> io::Result<()> {
 }
 
 /// Requests a buffer above the system's limit, which needs a privilege, or otherwise one up to it.
+/// One that another process has made as large stays.
 fn set_buffer(fd: &OwnedFd, force: i32, plain: i32, bytes: usize) -> io::Result<()> {
     // The kernel doubles the value, for its bookkeeping.
-    let bytes = (bytes / 2) as i32;
-    set(fd, libc::SOL_SOCKET, force, bytes).or_else(|_| set(fd, libc::SOL_SOCKET, plain, bytes))
+    let half = (bytes / 2) as i32;
+    if set(fd, libc::SOL_SOCKET, force, half).is_ok() {
+        return Ok(());
+    }
+    let has = match plain {
+        libc::SO_RCVBUF => sockopt::socket_recv_buffer_size(fd),
+        _ => sockopt::socket_send_buffer_size(fd),
+    };
+    if has.is_ok_and(|has| has >= bytes) {
+        return Ok(());
+    }
+    set(fd, libc::SOL_SOCKET, plain, half)
 }
 
 fn set(fd: &OwnedFd, level: i32, name: i32, value: i32) -> io::Result<()> {

@@ -1,11 +1,12 @@
 //! The command line.
 use crate::parts::{cpus, scale};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use client::cli::{
     Anycast, Cache, Checks, Endpoint, Explain, Fleet, Health, Journal, Records, Reload, Status,
     Store, Token, Top, Upstream, Zones,
 };
 pub use command_line::Output;
+use server::ServeOptions;
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -38,7 +39,8 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         dunlin serve -c /etc/dunlin/dunlin.toml\n  \
         dunlin serve                 every key at its default: port 53 on all addresses\n  \
-        dunlin serve --hot-restart -c /etc/dunlin/dunlin.toml")]
+        dunlin serve --hot-restart -c /etc/dunlin/dunlin.toml\n  \
+        dunlin serve --hot-restart=if-running -c /etc/dunlin/dunlin.toml")]
     Serve(Serve),
     /// Check configs and their zone files. Report each error with its position, rule and remedy.
     ///
@@ -231,9 +233,40 @@ pub struct Serve {
     pub config: Option<PathBuf>,
     /// Replace the running server without losing a query: receive its sockets and connections.
     /// The old process answers until the new one does, then ends. If the new one fails before
-    /// that, the old one continues.
-    #[arg(long, alias = "take-over")]
-    pub hot_restart: bool,
+    /// that, the old one continues. `if-running` starts without a running server, too.
+    #[arg(
+        long,
+        alias = "take-over",
+        value_name = "WHEN",
+        value_enum,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "always"
+    )]
+    pub hot_restart: Option<HotRestart>,
+    /// Receive the sockets from standard input: the holder of `[server] hold_sockets` is there.
+    #[arg(long, hide = true)]
+    pub held: bool,
+}
+
+/// When `serve` replaces the running server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HotRestart {
+    /// Fail if none runs.
+    Always,
+    /// Start without one, too.
+    IfRunning,
+}
+
+impl Serve {
+    /// How the server is to be started.
+    pub fn options(&self) -> ServeOptions<'_> {
+        let hot_restart = self.hot_restart.map(|when| match when {
+            HotRestart::Always => server::HotRestart::Always,
+            HotRestart::IfRunning => server::HotRestart::IfRunning,
+        });
+        ServeOptions { config: self.config.as_deref(), hot_restart, is_held: self.held }
+    }
 }
 
 #[derive(Args, Debug)]
@@ -330,8 +363,13 @@ mod tests {
     fn old_name_of_hot_restart_is_accepted() {
         for flag in ["--hot-restart", "--take-over"] {
             let cli = Cli::try_parse_from(["dunlin", "serve", flag]).expect(flag);
-            assert!(matches!(cli.command, Command::Serve(Serve { hot_restart: true, .. })));
+            let Command::Serve(serve) = cli.command else { panic!("{flag}") };
+            assert_eq!(serve.hot_restart, Some(HotRestart::Always));
         }
+        let flags = ["dunlin", "serve", server::HotRestart::IfRunning.flag(), "-c", "a"];
+        let cli = Cli::try_parse_from(flags).expect("a value");
+        let Command::Serve(serve) = cli.command else { panic!("another command") };
+        assert_eq!(serve.options().hot_restart, Some(server::HotRestart::IfRunning));
     }
 
     #[test]

@@ -22,12 +22,13 @@ pub fn run() -> ExitCode {
     let output = Output::of(&matches);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let done = match cli.command {
-        Command::Serve(command) => {
-            server::run(command.config.as_deref(), command.hot_restart, cpus::plan_workers)
-        }
+        Command::Serve(command) => server::run(command.options(), cpus::plan_workers),
         Command::Check(command) => check::run(&command).map_err(Into::into),
         Command::Reload(command) => client::reload::run(&command),
-        Command::Status(command) => client::status::run(&command),
+        Command::Status(command) => match command.probe {
+            Some(probe) => client::probe::run(&command.local, probe),
+            None => client::status::run(&command),
+        },
         Command::Top(command) => client::top::run(&command),
         Command::Explain(command) => client::explain::run(&command),
         Command::Cache(command) => client::cache::run(&command),

@@ -10,7 +10,7 @@ pub use remote::{
 
 use crate::limits::TOP_INTERVAL;
 use clap::builder::TypedValueParser;
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 pub use command_line::Output;
 use command_line::read_duration;
 use std::net::IpAddr;
@@ -51,6 +51,19 @@ pub struct Status {
     /// List all zones, even thousands.
     #[arg(long)]
     pub zones: bool,
+    /// Answer the probe of a container in one line: whether its server is ready, or whether a
+    /// server at this socket is alive, if need be that of another container that replaces it.
+    #[arg(long, value_enum, value_name = "WHAT", conflicts_with_all = ["output", "zones"])]
+    pub probe: Option<Probe>,
+}
+
+/// What a probe of a container asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Probe {
+    /// As `/readyz`, and the server is one of this PID namespace.
+    Ready,
+    /// As `/healthz`.
+    Alive,
 }
 
 #[derive(Args, Debug)]

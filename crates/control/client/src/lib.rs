@@ -12,6 +12,7 @@ pub mod fleet;
 pub mod health;
 pub mod limits;
 pub mod local;
+pub mod probe;
 pub mod reload;
 pub mod remote;
 #[cfg(test)]

@@ -230,6 +230,13 @@ impl LocalClient {
 }
 
 /// The socket of a server; `variable` is the value of DUNLIN_SOCKET.
+/// Whether the server is a process of this PID namespace, and not of another container that has the
+/// same folder.
+pub fn is_of_this_container(server: &LocalServer) -> CommandResult<bool> {
+    let path = socket(server, std::env::var_os("DUNLIN_SOCKET"))?;
+    Ok(admin::server_process(&path)?.is_some())
+}
+
 fn socket(server: &LocalServer, variable: Option<OsString>) -> CommandResult<PathBuf> {
     let variable = variable.filter(|path| !path.is_empty()).map(PathBuf::from);
     match (&server.socket, &server.config) {

@@ -56,6 +56,7 @@ impl Config {
             ("server.data_dir", old_server.data_dir != server.data_dir),
             ("server.user", old_server.user != server.user),
             ("server.group", old_server.group != server.group),
+            ("server.hold_sockets", old_server.hold_sockets != server.hold_sockets),
             ("limits.memory", self.limits.memory != new.limits.memory),
             ("forward", are_same && !self.asks() && new.asks()),
             ("upstream", self.upstream != new.upstream),
@@ -140,6 +141,7 @@ mod tests {
         server.drain = "1s"
         server.saved_for = "1s"
         server.watch_config = true
+        server.hold_sockets = true
         server.cookies.enabled = false
         server.cookies.secrets = ["000102030405060708090a0b0c0d0e0f"]
         acl.query = ["10.0.0.0/8"]

@@ -58,6 +58,9 @@ pub struct Server {
     pub drain: Duration,
     /// Whether a config file that changes is loaded without a command.
     pub watch_config: bool,
+    /// Whether a process of its own holds copies of the sockets, and starts a server that is killed
+    /// again.
+    pub hold_sockets: bool,
 }
 
 /// The number and the CPUs of workers.
@@ -172,6 +175,7 @@ impl Server {
             group: section.read("group", String::new(), values::text(TEXT_LEN_MAX)),
             drain: section.read("drain", Duration::from_secs(5), units::duration(DRAIN)),
             watch_config: section.read("watch_config", false, values::boolean),
+            hold_sockets: section.read("hold_sockets", false, values::boolean),
             local_zones: section.read("local_zones", true, values::boolean),
         };
         if let Some((address, holder)) = taken_twice(&server.listen) {
@@ -180,6 +184,10 @@ impl Server {
                 false => format!("names {address} beside {holder}, which is all of them"),
             };
             section.wrong("listen", &what, "take one of them out");
+        }
+        if server.hold_sockets && server.port != PortKind::Socket {
+            let what = "holds sockets, and no queues of a network card, which end with the server";
+            section.wrong("hold_sockets", what, "take it out, or set port = \"socket\"");
         }
         section.close();
         server

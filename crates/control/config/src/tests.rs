@@ -53,6 +53,16 @@ name = "a..b"
 }
 
 #[test]
+fn holder_of_sockets_is_refused_for_ports_that_are_none() {
+    check("server.hold_sockets = true", "ok");
+    check(
+        "[server]\nhold_sockets = true\nport = \"xdp\"\n[xdp]\ninterface = \"eth0\"",
+        "2:16: `hold_sockets` holds sockets, and no queues of a network card, which end with the \
+         server (take it out, or set port = \"socket\")",
+    );
+}
+
+#[test]
 fn each_invalid_element_of_a_list_is_reported() {
     check(
         "server.listen = [\"127.0.0.1:53\", 5, \"::1\", \"localhost\"]",

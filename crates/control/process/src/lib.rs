@@ -8,4 +8,4 @@ mod systemd;
 
 pub use peer::groups;
 pub use privileges::{Identity, PrivilegeError, drop_to, ignore_signals, keep_only};
-pub use systemd::{Manager, Notify, PassError};
+pub use systemd::{HeldSockets, Manager, Notify, PassError, own_command};

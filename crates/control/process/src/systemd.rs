@@ -4,8 +4,10 @@
 //! The notifications include sockets: the manager keeps them during a restart and passes them to
 //! the next process (`FileDescriptorStoreMax=`), so queries wait in them meanwhile.
 mod descriptor_name;
+mod held;
 mod notify;
 
+pub use held::{HeldSockets, own_command};
 pub use notify::Notify;
 
 use crate::limits::PASSED_MAX;
@@ -144,6 +146,21 @@ impl Manager {
         }
         let sockets = open.into_iter().map(|(fd, name)| adopt(fd, &name)).collect::<Result<_, _>>();
         Ok(Self { sockets: sockets?, notify, watchdog: watchdog(get, own)? })
+    }
+}
+
+impl Manager {
+    /// Receives the sockets that the holder at the other end of this socket kept.
+    ///
+    /// # Errors
+    /// The holder has ended, or sent what cannot be listened on.
+    pub fn of_holder(socket: OwnedFd) -> Result<Self, Box<dyn std::error::Error>> {
+        let mut passed = held::receive(&socket)?;
+        passed.sort_by_key(|(name, _)| descriptor_name::index(name));
+        let kept = passed.iter().map(|(name, _)| name.clone()).collect();
+        let sockets = passed.into_iter().map(|(name, fd)| adopt(fd, &name));
+        let sockets = sockets.collect::<Result<_, _>>()?;
+        Ok(Self { sockets, notify: Notify::to_holder(socket, kept), watchdog: None })
     }
 }
 

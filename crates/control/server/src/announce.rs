@@ -14,9 +14,6 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// The program of this process, also if its file was replaced.
-const OWN_PROGRAM: &str = "/proc/self/exe";
-
 /// What is announced; `None`: nothing.
 fn announcement(config: &Config) -> Option<Announcement> {
     let Anycast { addresses, table, .. } = &config.anycast;
@@ -96,8 +93,8 @@ fn terms(announcement: &Announcement, config: &Config) -> Vec<String> {
 
 /// A command of this program for one of the processes beside the server.
 pub fn own_command(name: &str, announcement: &Announcement) -> Command {
-    let mut command = Command::new(OWN_PROGRAM);
-    command.arg0("dunlin").arg(name).args(Link::arguments(announcement));
+    let mut command = process::own_command(name);
+    command.args(Link::arguments(announcement));
     command
 }
 

@@ -11,6 +11,7 @@ mod documents;
 mod etcd;
 mod explain;
 mod file_watch;
+mod holder;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 #[cfg(not(feature = "kubernetes"))]
@@ -38,6 +39,6 @@ use store_etcd as etcd;
 
 pub use data_plane::CorePlanner;
 pub use durable::data_folder;
-pub use serve::run;
+pub use serve::{HotRestart, ServeOptions, run};
 pub use settings::{settings, settings_of_file};
 pub use startup_check::{StartupReport, check_startup};

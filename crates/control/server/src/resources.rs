@@ -1,6 +1,7 @@
 //! The resources that a server opens before it drops privileges: sockets, certificates, AF_XDP.
 //! Sockets are new, from the service manager, or from the old process of a hot restart.
 use crate::announce::{self, StartedKeeper};
+use crate::serve::HotRestart;
 use admin::{Endpoint, RestartOffer, SharedSocket, SocketOwner};
 use config::trust;
 use config::{Admin, Config};
@@ -52,7 +53,7 @@ impl Resources {
     /// The first resource that cannot be opened, with a remedy.
     pub fn open(
         config: &Config,
-        hot_restart: bool,
+        hot_restart: Option<HotRestart>,
         passed: Vec<SharedSocket>,
         identity: Option<Identity>,
         plan_cores: CorePlanner,
@@ -63,7 +64,7 @@ impl Resources {
         announce::add_addresses(config)?;
         let mut offer = None;
         let mut inherited = passed;
-        if hot_restart {
+        if let Some(when) = hot_restart {
             let Some(path) = &config.admin.socket else {
                 return Err(
                     "--hot-restart asks the running server over [admin] socket, which the \
@@ -71,9 +72,15 @@ impl Resources {
                         .into(),
                 );
             };
-            let mut found = admin::request_restart(path, VERSION)?;
+            offer = match admin::request_restart(path, VERSION) {
+                Err(error) if when == HotRestart::IfRunning && error.is_absent() => None,
+                found => Some(found?),
+            };
+        }
+        if let Some(found) = &mut offer {
+            // Those of the holder are the same ones, or of a server that has ended.
+            inherited.retain(|socket| socket.given);
             inherited.append(&mut found.sockets);
-            offer = Some(found);
         }
         let mut sockets = Sockets::new(inherited);
         let given = sockets.activated();
@@ -92,7 +99,7 @@ impl Resources {
         let shared = sockets.finish()?;
         let addresses = listening.iter().map(|all| all.address).collect();
         // In a hot restart the interface is attached once the old process has released it.
-        let (bypass, queues) = match hot_restart {
+        let (bypass, queues) = match offer.is_some() {
             true => Default::default(),
             false => Bypass::open(config, addresses),
         };

@@ -2,6 +2,7 @@
 use crate::announce::Announcer;
 use crate::control_messages::{self, ControlMessages};
 use crate::documents::Documents;
+use crate::holder;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, ForwardSetup, Live, tap_settings};
 use crate::resources::{Resources, VERSION};
@@ -22,7 +23,9 @@ use rustix::thread::CapabilitySet;
 use server_status::{ServerState, Status};
 use source_file::CommandId;
 use std::error::Error;
+use std::io::stdin;
 use std::net::TcpListener;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -37,13 +40,43 @@ use zone_manager::{PublisherThread, ZonePublisher};
 /// An error is a sentence for the operator.
 type Anyhow<T> = Result<T, Box<dyn Error>>;
 
-/// Runs the server with a config, or with the defaults, until a signal ends it. With `hot_restart`
-/// it replaces the running server. `plan_cores` places workers on cores.
+/// When a server replaces the one that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HotRestart {
+    /// Always: without one it does not start.
+    Always,
+    /// If one runs.
+    IfRunning,
+}
+
+impl HotRestart {
+    /// The flag of the command line.
+    pub const fn flag(self) -> &'static str {
+        match self {
+            Self::Always => "--hot-restart",
+            Self::IfRunning => "--hot-restart=if-running",
+        }
+    }
+}
+
+/// How a server is started.
+#[derive(Clone, Copy, Debug)]
+pub struct ServeOptions<'a> {
+    /// Its config; `None`: the defaults.
+    pub config: Option<&'a Path>,
+    /// Whether it replaces the running server.
+    pub hot_restart: Option<HotRestart>,
+    /// A holder of the sockets has started it, with a socket as its standard input.
+    pub is_held: bool,
+}
+
+/// Runs the server until a signal ends it. `plan_cores` places workers on cores.
 ///
 /// # Errors
 /// The server cannot start, or one of its threads ended unexpectedly.
-pub fn run(config: Option<&Path>, hot_restart: bool, plan_cores: CorePlanner) -> Anyhow<ExitCode> {
-    let mut config = match Config::load(config) {
+pub fn run(options: ServeOptions<'_>, plan_cores: CorePlanner) -> Anyhow<ExitCode> {
+    let ServeOptions { config: file, hot_restart, is_held } = options;
+    let mut config = match Config::load(file) {
         Ok(config) => config,
         Err(errors) => {
             errors.iter().for_each(|error| eprintln!("{error}"));
@@ -53,8 +86,19 @@ pub fn run(config: Option<&Path>, hot_restart: bool, plan_cores: CorePlanner) ->
     let levels = log::start(&config.log);
     let (user, group) = (&config.server.user, &config.server.group);
     let identity = Identity::of_config(user, group)?;
-    // SAFETY: there is one thread, and the only file opened so far, the config, is closed again.
-    let Manager { sockets, notify, watchdog } = unsafe { Manager::take() }?;
+    let Manager { sockets, notify, watchdog } = match is_held {
+        true => Manager::of_holder(stdin().as_fd().try_clone_to_owned()?)?,
+        // SAFETY: there is one thread, and the only file opened so far, the config, is closed.
+        false => unsafe { Manager::take() }?,
+    };
+    if config.server.hold_sockets && !is_held {
+        if !notify.is_watched() && sockets.is_empty() {
+            return holder::run(&config, file, hot_restart);
+        }
+        tracing::warn!(
+            "[server] hold_sockets has no effect: the service manager holds the sockets"
+        );
+    }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // First: an early SIGHUP must wait until it can be handled, and not end the process.
     let reload = runtime.block_on(async { signal(SignalKind::hangup()) })?;
@@ -62,7 +106,8 @@ pub fn run(config: Option<&Path>, hot_restart: bool, plan_cores: CorePlanner) ->
     // Before any thread starts: a thread inherits its capabilities.
     process::drop_to(user, group, CapabilitySet::empty())?;
     let data_dir = config.server.data_dir.as_deref();
-    let folder = data_dir.map(|folder| data_folder::settle(folder, hot_restart)).transpose()?;
+    let is_offered = resources.offer.is_some();
+    let folder = data_dir.map(|folder| data_folder::settle(folder, is_offered)).transpose()?;
     config.server.own_folder = folder;
     log::start_thread()?;
     let served = runtime.block_on(async {
@@ -253,6 +298,9 @@ impl RunningServer {
         watchdog: Option<Duration>,
     ) -> Anyhow<ExitCode> {
         tokio::spawn(reload_on_signal(Arc::clone(&self.server), reload));
+        if let Some(holder) = self.server.supervision.notify.holder() {
+            holder::end_with(holder?)?;
+        }
         let task = self.admin_task.take();
         let mut admin_task = std::pin::pin!(async move {
             match task {

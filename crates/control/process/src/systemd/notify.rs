@@ -1,22 +1,32 @@
 //! Notifications to the service manager.
 use super::descriptor_name;
+use super::held::HANDED_OVER;
 use crate::limits::NOTIFY_TIME_MAX;
 use admin::SharedSocket;
 use rustix::net::{
-    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg_addr,
+    SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix, sendmsg, sendmsg_addr,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixDatagram;
 
-/// The connection to the service manager, if there is one. Failures are only logged.
+/// The connection to the service manager or to the holder, if there is one. Failures are only
+/// logged.
 #[derive(Debug)]
 pub struct Notify {
-    way: Option<(UnixDatagram, SocketAddrUnix)>,
-    /// The names of the sockets that the manager kept for this process.
+    receiver: Option<Receiver>,
+    /// The names of the sockets that were kept for this process.
     kept: Vec<String>,
+}
+
+/// Who receives notifications.
+#[derive(Debug)]
+enum Receiver {
+    Manager(UnixDatagram, SocketAddrUnix),
+    /// The holder of the sockets, which has started this process.
+    Holder(OwnedFd),
 }
 
 impl Notify {
@@ -24,30 +34,47 @@ impl Notify {
     /// the names of the sockets that the manager keeps.
     pub fn to(name: Option<&str>, kept: Vec<String>) -> Self {
         let name = name.filter(|name| !name.is_empty());
-        let way = name.and_then(|name| match open(name) {
-            Ok(way) => Some(way),
+        let receiver = name.and_then(|name| match open(name) {
+            Ok((socket, address)) => Some(Receiver::Manager(socket, address)),
             Err(error) => {
                 tracing::warn!(%error, name, "NOTIFY_SOCKET: cannot notify the service manager");
                 None
             }
         });
-        Self { way, kept }
+        Self { receiver, kept }
+    }
+
+    /// Notifies the holder at the other end of this socket, which kept sockets of these names.
+    pub(crate) const fn to_holder(socket: OwnedFd, kept: Vec<String>) -> Self {
+        Self { receiver: Some(Receiver::Holder(socket)), kept }
     }
 
     /// Whether a service manager supervises this process. It treats the process's end as the
     /// service's end.
-    pub fn is_watched(&self) -> bool {
-        self.way.is_some()
+    pub const fn is_watched(&self) -> bool {
+        matches!(self.receiver, Some(Receiver::Manager(..)))
+    }
+
+    /// Another descriptor of the socket to the holder, which becomes readable when the holder has
+    /// ended; `None`: there is none.
+    pub fn holder(&self) -> Option<io::Result<OwnedFd>> {
+        match &self.receiver {
+            Some(Receiver::Holder(socket)) => Some(socket.try_clone()),
+            _ => None,
+        }
     }
 
     /// Makes the manager keep exactly these sockets for the next process. Meanwhile queries wait in
     /// them. It has those of a socket unit already.
     pub fn keep(&self, sockets: &[SharedSocket]) {
-        for name in &self.kept {
+        let names: Vec<_> =
+            sockets.iter().enumerate().map(|(n, one)| descriptor_name::name(n, one)).collect();
+        // The holder replaces sockets of the same name: none is missing at any time.
+        let stays = |name: &String| !self.is_watched() && names.contains(name);
+        for name in self.kept.iter().filter(|name| !stays(name)) {
             self.tell(&format!("FDSTOREREMOVE=1\nFDNAME={name}"));
         }
-        for (index, socket) in sockets.iter().enumerate().filter(|(_, socket)| !socket.given) {
-            let name = descriptor_name::name(index, socket);
+        for (name, socket) in names.iter().zip(sockets).filter(|(_, socket)| !socket.given) {
             // The manager would treat the error of one connection as the end of the socket.
             let text = format!("FDSTORE=1\nFDPOLL=0\nFDNAME={name}");
             self.tell_with(&text, Some(socket.fd.as_fd()));
@@ -65,6 +92,14 @@ impl Notify {
         let now = clock_gettime(ClockId::Monotonic);
         let micros = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000;
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={micros}"));
+    }
+
+    /// Reports to the holder that a new process has the sockets: this one must not be started
+    /// again.
+    pub fn handed_over(&self) {
+        if matches!(self.receiver, Some(Receiver::Holder(_))) {
+            self.tell(HANDED_OVER);
+        }
     }
 
     /// Reports the beginning of the end.
@@ -87,7 +122,7 @@ impl Notify {
     }
 
     fn tell_with(&self, text: &str, fd: Option<BorrowedFd<'_>>) {
-        let Some((socket, address)) = &self.way else { return };
+        let Some(receiver) = &self.receiver else { return };
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = fd.as_slice();
@@ -95,7 +130,13 @@ impl Notify {
         assert!(fits, "there is space for one");
         let bytes = [IoSlice::new(text.as_bytes())];
         let flags = SendFlags::NOSIGNAL;
-        if let Err(error) = sendmsg_addr(socket, address, &bytes, &mut control, flags) {
+        let sent = match receiver {
+            Receiver::Manager(socket, address) => {
+                sendmsg_addr(socket, address, &bytes, &mut control, flags)
+            }
+            Receiver::Holder(socket) => sendmsg(socket, &bytes, &mut control, flags),
+        };
+        if let Err(error) = sent {
             tracing::warn!(%error, text, "cannot notify the service manager");
         }
     }

@@ -149,6 +149,7 @@ impl admin::Handler for Handler {
         if let Some(announcer) = &self.server.announcer {
             announcer.pass_on();
         }
+        self.server.supervision.notify.handed_over();
         self.server.rest.start_stop();
         let end = self.server.plane.hand_over();
         let connections = tokio::task::spawn_blocking(end).await;

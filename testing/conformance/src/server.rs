@@ -263,6 +263,21 @@ impl Server {
         done.map_err(|why| format!("{why}:\n{}", self.log_end()))
     }
 
+    /// Kills the server that a holder has started, and waits for the next one.
+    pub fn kill_held(&self) -> Result<()> {
+        let id = |status: serde_json::Value| status["pid"].as_i64();
+        let old = id(self.status()?);
+        let pid = old.and_then(|id| Pid::from_raw(id.try_into().ok()?));
+        let pid =
+            pid.filter(|pid| *pid != self.pid()).ok_or("the server is no child of a holder")?;
+        kill_process(pid, Signal::KILL).map_err(|e| e.to_string())?;
+        wait::try_until_ok("the next server", || match self.status() {
+            Ok(status) if id(status.clone()).is_some_and(|new| Some(new) != old) => Ok(()),
+            Ok(_) => Err("the same process".to_owned()),
+            Err(why) => Err(why),
+        })
+    }
+
     /// The status from the admin socket.
     pub fn status(&self) -> Result<serde_json::Value> {
         let directory = self.config.parent().ok_or("a config lies in a directory")?;

@@ -1,5 +1,6 @@
 //! The manifests for a cluster: kustomize and the Helm chart, before a real API server; the cache
 //! of a node; and a fleet.
+mod announced;
 mod chart;
 mod kubelet;
 
@@ -18,6 +19,9 @@ use wire::Rtype;
 const BASE: &str = include_str!("../../../../packaging/kubernetes/base/cluster-dns.yaml");
 const NODE_LOCAL: &str =
     include_str!("../../../../packaging/kubernetes/node-local/node-local.yaml");
+const LOAD_BALANCER: &str =
+    include_str!("../../../../packaging/kubernetes/load-balancer/load-balancer.yaml");
+const ANYCAST: &str = include_str!("../../../../packaging/kubernetes/anycast/anycast.yaml");
 const FLEET: &str = include_str!("../../../../packaging/kubernetes/fleet/fleet.yaml");
 
 fn packaging() -> PathBuf {
@@ -80,6 +84,8 @@ fn manifests_and_chart_are_valid_for_an_api_server() {
         ("overlays/node-local", 10),
         (".", 18),
         ("fleet", 8),
+        ("load-balancer", 1),
+        ("anycast", 3),
     ] {
         let path = packaging().join(overlay).display().to_string();
         let applied = cluster.kubectl(&["apply", "--dry-run=server", "-k", &path], "");
@@ -141,6 +147,17 @@ fn reverse_names_of_private_addresses_are_forwarded_by_the_manifest() {
     }
 }
 
+/// The config of a node's cache, at another address, which asks others for names of the cluster.
+pub fn node_config(listen: &str, central: &str) -> String {
+    let all = objects(NODE_LOCAL);
+    let config = all.iter().find_map(|object| object["data"]["dunlin.toml"].as_str());
+    let config = config.expect("a config").replacen("[server]\n", "", 1);
+    let config = config.replace("[\"169.254.20.10:53\"]", &format!("[\"{listen}\"]"));
+    let config = config.replace("169.254.20.10:9153", "127.0.0.1:0");
+    let config = config.replace("[log]\nformat = \"json\"\n", "").replace("drain = \"10s\"", "");
+    config.replace("workers = 1\n", "").replace("\"10.96.0.10\"", central)
+}
+
 /// The config of the manifest, with addresses of this test in place of those of a cluster.
 #[test]
 #[ignore = "cluster: it starts an API server"]
@@ -152,14 +169,7 @@ fn the_cache_of_a_node_answers_while_the_central_server_is_away() {
     let mut central = serve("kubernetes-central", &cluster, "");
     let (web, known) = ("web.shop.svc.cluster.local", "NOERROR; A 10.96.7.7");
     let reverse = ("7.7.96.10.in-addr.arpa", "NOERROR; PTR web.shop.svc.cluster.local.");
-    let all = self::objects(NODE_LOCAL);
-    let config = all.iter().find_map(|object| object["data"]["dunlin.toml"].as_str());
-    let config = config.expect("a config").replacen("[server]\n", "", 1);
-    let config = config.replace("[\"169.254.20.10:53\"]", "[\"127.0.0.1:0\"]");
-    let config = config.replace("169.254.20.10:9153", "127.0.0.1:0");
-    let config = config.replace("[log]\nformat = \"json\"\n", "").replace("drain = \"10s\"", "");
-    let config = config.replace("workers = 1\n", "");
-    let config = config.replace("10.96.0.10", &central.address.to_string());
+    let config = node_config("127.0.0.1:0", &format!("\"{}\"", central.address));
     let node = Served::start("kubernetes-node", &config, &[]);
     assert_eq!(answer(node.address, web, Rtype::A).as_deref(), Some(known));
     assert_eq!(answer(node.address, reverse.0, Rtype::PTR).as_deref(), Some(reverse.1));
@@ -183,6 +193,57 @@ fn the_cache_of_a_node_answers_while_the_central_server_is_away() {
     for _ in 0..20 {
         assert_eq!(answer(node.address, web, Rtype::A).as_deref(), Some(known));
     }
+}
+
+/// Two Pods of a node answer at the same address: neither may have a port of the host, which the
+/// API server makes of each port that a Pod in the node's network names, and no probe may ask at
+/// the address.
+#[test]
+fn pods_of_an_update_of_the_node_cache_stand_side_by_side() {
+    let all = objects(NODE_LOCAL);
+    let of = |kind: &str| all.iter().find(|object| object["kind"] == kind).expect("one");
+    let set = &of("DaemonSet")["spec"];
+    assert_eq!(set["updateStrategy"]["rollingUpdate"], json!({"maxUnavailable": 0, "maxSurge": 1}));
+    let pod = &set["template"]["spec"];
+    let container = &pod["containers"][0];
+    assert_eq!((&pod["hostNetwork"], &container["ports"]), (&json!(true), &Value::Null));
+    for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+        assert_eq!(container[probe]["exec"]["command"][1], "status", "{probe}");
+    }
+    let args = container["args"].as_array().expect("arguments");
+    assert!(args.contains(&json!("--hot-restart=if-running")), "{args:?}");
+    let volumes = pod["volumes"].as_array().expect("volumes");
+    let run = volumes.iter().find(|volume| volume["name"] == "run").expect("its folder");
+    assert_eq!(run["hostPath"]["type"], "DirectoryOrCreate");
+    let config = of("ConfigMap")["data"]["dunlin.toml"].as_str().expect("a config");
+    assert!(config.contains("hold_sockets = true"), "{config}");
+}
+
+/// The API server does not know what a routing daemon needs.
+#[test]
+fn announced_addresses_of_a_cluster_lead_to_servers_that_are_ready() {
+    let service = &objects(LOAD_BALANCER)[0]["spec"];
+    assert_eq!(
+        (&service["type"], &service["externalTrafficPolicy"]),
+        (&json!("LoadBalancer"), &json!("Local"))
+    );
+    let ports = service["ports"].as_array().expect("ports").iter();
+    let ports: Vec<_> = ports.map(|port| (&port["port"], &port["protocol"])).collect();
+    assert_eq!(ports, [(&json!(53), &json!("UDP")), (&json!(53), &json!("TCP"))]);
+    let fleet = objects(FLEET);
+    let set = fleet.iter().find(|object| object["kind"] == "StatefulSet").expect("one");
+    assert_eq!(service["selector"], set["spec"]["template"]["metadata"]["labels"]);
+
+    let all = objects(ANYCAST);
+    let set = all.iter().find(|object| object["kind"] == "DaemonSet").expect("one");
+    let pod = &set["spec"]["template"]["spec"];
+    let security = &pod["containers"][0]["securityContext"];
+    let added = json!(["NET_ADMIN", "NET_BIND_SERVICE", "CHOWN", "SETUID", "SETGID"]);
+    assert_eq!(security["capabilities"], json!({"drop": ["ALL"], "add": added}));
+    assert_eq!((&pod["hostNetwork"], &pod["containers"][0]["ports"]), (&json!(true), &Value::Null));
+    let volumes = pod["volumes"].as_array().expect("volumes");
+    let tun = volumes.iter().find(|volume| volume["name"] == "tun").expect("the device");
+    assert_eq!(tun["hostPath"], json!({"path": "/dev/net/tun", "type": "CharDevice"}));
 }
 
 /// The API server does not compare objects with each other.

@@ -29,6 +29,7 @@ mod fleet_health;
 mod fleet_kubernetes;
 mod followed_cpus;
 mod health;
+mod held;
 mod import;
 mod journal;
 mod kubernetes;

@@ -38,6 +38,8 @@ const CLIENTS: [Manner; 16] = [
 const INTERVAL: Duration = Duration::from_millis(2);
 /// Names of a zone that takes some tenths of a second to load.
 const SLOW: u32 = 60_000;
+/// For `[server]`: a holder keeps the sockets.
+const HELD: &str = "hold_sockets = true\n";
 /// Answers between two events, so that the load meets both states.
 const BETWEEN: u64 = 200;
 
@@ -115,14 +117,24 @@ fn sections(generation: u64) -> String {
 
 #[test]
 fn no_query_is_lost_during_hot_restarts() {
+    replace_processes("hot-restart", "");
+}
+
+#[test]
+fn no_query_is_lost_during_hot_restarts_of_held_servers() {
+    replace_processes("held-restart", HELD);
+}
+
+/// Hot restarts with these keys of `[server]` beside others.
+fn replace_processes(scene: &str, more: &str) {
     let hot_restarts = number("DUNLIN_HOT_RESTARTS", 20);
-    let scene = Scene::new("hot-restart").unwrap();
+    let scene = Scene::new(scene).unwrap();
     let zones = [load::zone(&scene.path).unwrap()];
     let new_process = |generation: u64| {
         // More, fewer, as many: sockets are new, several to a worker, or stay.
         let workers = [2, 3, 1, 4, 4, 1][generation as usize % 6];
         let threads = 1 + generation % 2;
-        let keys = format!("workers = {workers}\n");
+        let keys = format!("workers = {workers}\n{more}");
         let sections = format!("[streams]\nidle = \"60s\"\nthreads = {threads}\n");
         (keys, sections)
     };
@@ -141,6 +153,28 @@ fn no_query_is_lost_during_hot_restarts() {
         Ok(())
     });
     judge(&format!("{hot_restarts} hot restarts"), hot_restarts, &seen, result);
+}
+
+/// A thousand queries a second, each sent once: those of the time without a server wait in the
+/// sockets that its holder keeps. Connections end with the server.
+#[test]
+fn no_query_is_lost_when_a_held_server_is_killed() {
+    let kills = number("DUNLIN_KILLS", 5);
+    let scene = Scene::new("held-killed").unwrap();
+    let zones = [load::zone(&scene.path).unwrap()];
+    let launch = Launch { keys: HELD, ..Launch::new(Software::Dunlin, &zones) };
+    let mut server = launch.start(&scene.path).unwrap();
+    let (clients, interval) = ([Manner::Datagrams; 16], Duration::from_millis(16));
+    let load = Load { server: server.address, clients: &clients, interval };
+    let (seen, result) = load.run(|seen| {
+        for _ in 0..kills {
+            server.kill_held()?;
+            seen.wait_for_answers(BETWEEN)?;
+            server.check_alive()?;
+        }
+        Ok(())
+    });
+    judge(&format!("{kills} servers killed"), kills, &seen, result);
 }
 
 /// New processes with more workers bind sockets beside the inherited ones, and are killed while

@@ -9,10 +9,15 @@ use test_support::{skip, tools};
 /// The resolvers of most installs; others have those of the node.
 const UPSTREAMS: &str = "upstreams={198.51.100.1,198.51.100.2}";
 
+/// The address of a Service for clients outside.
+const PUBLIC: &str = "loadBalancer.annotations.metallb\\.io/loadBalancerIPs=192.0.2.54";
+
 /// Values of the chart beside the resolvers, and how many objects they lead to.
-const VALUES: [(&[&str], usize); 6] = [
+const VALUES: [(&[&str], usize); 8] = [
     (&[], 7),
     (&["cpus.enabled=true", "cpus.policy=none"], 12),
+    (&["loadBalancer.enabled=true", PUBLIC], 8),
+    (&["anycast.enabled=true", "anycast.addresses={192.0.2.54,2001:db8::54}"], 10),
     (&["joinKubeDns=true", "replicas=3", "image=registry.example/dunlin:1"], 7),
     (&["service.name=kube-dns", "service.clusterIP=10.96.0.10", "nodeLocal.enabled=true"], 10),
     (
@@ -127,6 +132,18 @@ fn check_values(values: &[&str], text: &str) {
         ("stubDomains.corp\\.example={192.0.2.10}", &["\"corp.example\" = [\"192.0.2.10\"]"]),
         ("scale.linear.max=9", &["\"max\":9", "--target=deployment/dunlin-dns"]),
         ("cpus.policy=none", &["policy = \"none\"", "- --events\n", "fieldPath: spec.nodeName"]),
+        (
+            PUBLIC,
+            &[
+                "  name: dunlin-dns-public\n",
+                "loadBalancerIPs: 192.0.2.54\n",
+                "type: LoadBalancer\n",
+            ],
+        ),
+        (
+            "anycast.enabled=true",
+            &["\n    listen = [\"192.0.2.54\",\"2001:db8::54\"]", "path: /dev/net/tun\n"],
+        ),
         ("pods=verified", &["- pods\n", "pods = \"verified\""]),
         ("zones={cluster.local,other.local}", &["zones = [\"cluster.local\",\"other.local\"]"]),
         (

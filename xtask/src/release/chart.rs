@@ -145,6 +145,6 @@ mod tests {
                 }
             }
         }
-        assert_eq!(count, 7, "manifests with an image of Dunlin, and values.yaml");
+        assert_eq!(count, 8, "manifests with an image of Dunlin, and values.yaml");
     }
 }

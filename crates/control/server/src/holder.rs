@@ -1,10 +1,10 @@
 //! The holder: the parent of a server, which keeps copies of its sockets. When the server is
 //! killed, queries wait in them until the holder has started it again. It reads nothing but what
 //! its server sends, and has no capability, except that of the keeper of announced addresses.
+use crate::hot_restart::HotRestart;
 use crate::limits::{HELD_RESTART_PAUSE, HELD_RESTART_PAUSE_MAX};
 use crate::limits::{HELD_RESTARTS_AT_ONCE, HELD_RESTARTS_MAX, HELD_RESTARTS_TIME};
 use crate::limits::{NEW_PROCESS_POLL_INTERVAL, SILENT_POLLS_MAX};
-use crate::serve::HotRestart;
 use config::Config;
 use process::HeldSockets;
 use rustix::event::{PollFd, PollFlags, poll};

@@ -12,6 +12,7 @@ mod etcd;
 mod explain;
 mod file_watch;
 mod holder;
+mod hot_restart;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 #[cfg(not(feature = "kubernetes"))]
@@ -39,6 +40,7 @@ use store_etcd as etcd;
 
 pub use data_plane::CorePlanner;
 pub use durable::data_folder;
-pub use serve::{HotRestart, ServeOptions, run};
+pub use hot_restart::HotRestart;
+pub use serve::{ServeOptions, run};
 pub use settings::{settings, settings_of_file};
 pub use startup_check::{StartupReport, check_startup};

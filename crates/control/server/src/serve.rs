@@ -3,6 +3,7 @@ use crate::announce::Announcer;
 use crate::control_messages::{self, ControlMessages};
 use crate::documents::Documents;
 use crate::holder;
+use crate::hot_restart::HotRestart;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, ForwardSetup, Live, tap_settings};
 use crate::resources::{Resources, VERSION};
@@ -39,25 +40,6 @@ use zone_manager::{PublisherThread, ZonePublisher};
 
 /// An error is a sentence for the operator.
 type Anyhow<T> = Result<T, Box<dyn Error>>;
-
-/// When a server replaces the one that runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HotRestart {
-    /// Always: without one it does not start.
-    Always,
-    /// If one runs.
-    IfRunning,
-}
-
-impl HotRestart {
-    /// The flag of the command line.
-    pub const fn flag(self) -> &'static str {
-        match self {
-            Self::Always => "--hot-restart",
-            Self::IfRunning => "--hot-restart=if-running",
-        }
-    }
-}
 
 /// How a server is started.
 #[derive(Clone, Copy, Debug)]

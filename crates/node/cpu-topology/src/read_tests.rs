@@ -144,7 +144,7 @@ fn types_of_cores_are_told_by_pmu_or_capacity() {
     write(&dir, "devices/cpu_core/cpus", "0-1\n");
     write(&dir, "devices/cpu_atom/cpus", "2\n");
     let kinds = |dir: &Folder| -> Vec<CoreKind> {
-        read_saved(&dir).expect("read").cpus.iter().map(|cpu| cpu.kind).collect()
+        read_saved(dir).expect("read").cpus.iter().map(|cpu| cpu.kind).collect()
     };
     use CoreKind::{Efficient, Performance, Standard};
     assert_eq!(kinds(&dir), [Performance, Performance, Efficient]);
@@ -170,7 +170,7 @@ fn a_machine_that_tells_little_is_one_socket_of_single_cores() {
 
 #[test]
 fn damaged_copies_are_errors_with_their_file() {
-    let error = |dir: &Folder| read_saved(&dir).expect_err("damaged").to_string();
+    let error = |dir: &Folder| read_saved(dir).expect_err("damaged").to_string();
     let dir = Folder::new("damaged");
     assert!(error(&dir).contains("--save"), "{}", error(&dir));
     for text in ["", "x", "0-", "0-99999999999"] {

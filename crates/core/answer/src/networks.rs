@@ -69,18 +69,30 @@ impl ClientNetworks<'_> {
     #[inline(never)]
     pub(crate) fn place(&self, queries: &mut [Query], packets: &mut [Packet<'_>]) -> bool {
         let mut denies = false;
+        if self.trust.is_none() {
+            for packet in packets {
+                denies |= self.place_at(packet, packet.context.client.ip());
+            }
+            return denies;
+        }
         for (packet, query) in packets.iter_mut().zip(queries) {
             let client = packet.context.client.ip();
-            let is_trusted = !self.trust.is_none() && self.trust.lists(client);
-            let subnet = if is_trusted { subnet_of(query, packet) } else { None };
-            packet.network = self.table.number(subnet.map_or(client, |subnet| subnet.address));
-            let network = self.network(packet);
-            if !self.placed {
-                (packet.context.view, packet.context.location) = (network.view, network.location);
-                denies |= network.denies;
-            }
+            let subnet = if self.trust.lists(client) { subnet_of(query, packet) } else { None };
+            denies |= self.place_at(packet, subnet.map_or(client, |subnet| subnet.address));
         }
         denies
+    }
+
+    /// Places a packet whose client has this address. Returns whether its network denies names.
+    #[inline(always)]
+    fn place_at(&self, packet: &mut Packet<'_>, address: IpAddr) -> bool {
+        packet.network = self.table.number(address);
+        let network = self.network(packet);
+        if self.placed {
+            return false;
+        }
+        (packet.context.view, packet.context.location) = (network.view, network.location);
+        network.denies
     }
 
     /// Whether any network denies names.

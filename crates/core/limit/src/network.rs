@@ -94,6 +94,16 @@ impl RangeIndex {
     }
 }
 
+/// How many bounds are at or below an address. Most slots have none or one.
+#[inline(always)]
+fn passed<B: Bound>(near: &[B], address: B) -> usize {
+    match near {
+        [] => 0,
+        [bound] => usize::from(*bound <= address),
+        _ => near.partition_point(|bound| *bound <= address),
+    }
+}
+
 /// The ranges of one family, in borrowed memory.
 #[derive(Clone, Copy, Debug)]
 pub struct NetworkBounds<'m, B> {
@@ -134,7 +144,7 @@ impl<B: Bound> NetworkBounds<'_, B> {
         };
         let (start, end) = (*start as usize, *end as usize);
         let near = self.bounds.get(start..end).unwrap_or_default();
-        let passed = start + near.partition_point(|bound| *bound <= address);
+        let passed = start + passed(near, address);
         self.numbers.get(passed).copied().unwrap_or_default()
     }
 

@@ -63,11 +63,11 @@ const TURNS_MAX: u64 = 524 * BURST_MAX as u64;
 /// Most of a burst of names that are known from others.
 const KNOWN_MAX: u64 = 713 * BURST_MAX as u64;
 /// Most of a burst of sets of eight addresses, of one of each, and of those that are nearest.
-const ROTATED_MAX: u64 = 2900 * BURST_MAX as u64;
-const WEIGHTED_MAX: u64 = 930 * BURST_MAX as u64;
-const HASH_MAX: u64 = 1750 * BURST_MAX as u64;
-const HASH_AND_WEIGHT_MAX: u64 = 2150 * BURST_MAX as u64;
-const NEAREST_MAX: u64 = 4000 * BURST_MAX as u64;
+const ROTATED_MAX: u64 = 3060 * BURST_MAX as u64;
+const WEIGHTED_MAX: u64 = 1090 * BURST_MAX as u64;
+const HASH_MAX: u64 = 1880 * BURST_MAX as u64;
+const HASH_AND_WEIGHT_MAX: u64 = 2330 * BURST_MAX as u64;
+const NEAREST_MAX: u64 = 4120 * BURST_MAX as u64;
 /// Room of each packet.
 const ROOM: usize = 1232;
 

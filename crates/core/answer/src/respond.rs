@@ -83,15 +83,9 @@ impl<'w> Responder<'_, '_, 'w> {
             {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
                 answer_counts.count(rcode, fast_parse.rtype == Rtype::AAAA);
-            } else if let Disposition::Fast(fast_path) = disposition
-                && let chance = (self.policy, &mut self.random)
-                && let Some(len) =
-                    short_replies.answer_chosen(fast_path, fast_parse, packet, chance)
-            {
-                (packet.len, packet.verdict) = (len, Verdict::Reply);
-                answer_counts.count(Rcode::NoError, fast_parse.rtype == Rtype::AAAA);
             } else {
-                self.answer_other(classifier, query, disposition, packet, answer_counts);
+                let fast = (&short_replies, fast_parse);
+                self.answer_other(fast, classifier, query, disposition, packet, answer_counts);
             }
         }
     }
@@ -101,6 +95,7 @@ impl<'w> Responder<'_, '_, 'w> {
     #[inline(never)]
     fn answer_other(
         &mut self,
+        (short_replies, fast_parse): (&ShortReplies<'w>, &FastParse),
         classifier: &mut Classifier<'_, 'w>,
         query: &mut Query,
         disposition: &mut Disposition<'w>,
@@ -108,8 +103,32 @@ impl<'w> Responder<'_, '_, 'w> {
         answer_counts: &mut AnswerCounts,
     ) {
         if !matches!(disposition, Disposition::Cached(_)) {
-            self.answer_fully(classifier, query, disposition, packet, answer_counts);
+            let fast = (short_replies, fast_parse);
+            self.answer_rest(fast, classifier, query, disposition, packet, answer_counts);
         }
+    }
+
+    /// Answers with one record of a set, or on the full path.
+    #[inline(never)]
+    fn answer_rest(
+        &mut self,
+        (short_replies, fast_parse): (&ShortReplies<'w>, &FastParse),
+        classifier: &mut Classifier<'_, 'w>,
+        query: &mut Query,
+        disposition: &mut Disposition<'w>,
+        packet: &mut Packet<'_>,
+        answer_counts: &mut AnswerCounts,
+    ) {
+        if let Disposition::Fast(fast_path) = disposition {
+            let chance = (self.policy, &mut self.random);
+            let chosen = short_replies.answer_chosen(fast_path, fast_parse, packet, chance);
+            if let Some(len) = chosen {
+                (packet.len, packet.verdict) = (len, Verdict::Reply);
+                answer_counts.count(Rcode::NoError, fast_parse.rtype == Rtype::AAAA);
+                return;
+            }
+        }
+        self.answer_fully(classifier, query, disposition, packet, answer_counts);
     }
 
     /// Answers a packet on the full path.

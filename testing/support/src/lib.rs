@@ -3,6 +3,7 @@
 pub mod bpf;
 pub mod containerd;
 pub mod counting;
+pub mod dpdk;
 pub mod etcd;
 pub mod folder;
 #[cfg(feature = "operator")]

@@ -49,4 +49,9 @@ pub trait Frames {
 
     /// Readable if a burst would not be empty; `None`: the device is polled.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// As [`Port::may_pause`](crate::Port::may_pause).
+    fn may_pause(&self) -> bool {
+        true
+    }
 }

@@ -72,6 +72,12 @@ pub trait Port {
     }
 
     /// Readable if a burst would not be empty. `None`: the device has no such descriptor, so that
-    /// its worker polls it without a pause.
+    /// its worker polls it.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether the worker may pause while it receives nothing from a port without a descriptor;
+    /// false: it polls all the time, for which it needs a CPU of its own.
+    fn may_pause(&self) -> bool {
+        true
+    }
 }

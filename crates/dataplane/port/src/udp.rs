@@ -81,6 +81,10 @@ impl<F: Frames> Port for Udp<F> {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.frames.as_fd()
     }
+
+    fn may_pause(&self) -> bool {
+        self.frames.may_pause()
+    }
 }
 
 /// Shows the datagrams of a burst's frames, and turns those round that are answered.

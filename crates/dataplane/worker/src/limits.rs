@@ -16,6 +16,14 @@ pub const WORKERS_MAX: usize = 1_024;
 /// port, or a command, waits.
 pub const TURNS_UNPOLLED_MAX: u32 = 8;
 
+/// How often in turn a worker finds nothing, in all ports, before it pauses between polls of a port
+/// without a descriptor: some tenths of a millisecond.
+pub const POLLS_WITHOUT_PAUSE: u32 = 256;
+/// The first such pause; each is twice as long as the one before.
+pub const POLL_PAUSE_MIN: Duration = Duration::from_micros(1);
+/// The longest: how much later a query after a silence may be answered. The kernel adds some 50 µs.
+pub const POLL_PAUSE_MAX: Duration = Duration::from_micros(250);
+
 /// Turns of a worker after the command to stop, to answer what had arrived.
 pub const TURNS_LAST_MAX: u32 = 1_024;
 

@@ -2,6 +2,7 @@
 
 use crate::counters::{COUNTERS, count, count_done};
 use crate::limits::{DEFERRED_WAIT_MAX, PORTS_MAX, TURNS_LAST_MAX};
+use crate::limits::{POLL_PAUSE_MAX, POLL_PAUSE_MIN, POLLS_WITHOUT_PAUSE};
 use crate::limits::{STUCK_PAUSE, TURNS_TAKEN_BACK_MAX, TURNS_UNPOLLED_MAX};
 use crate::port_changes::PortChanges;
 use crate::{App, StopHook, clock};
@@ -23,6 +24,8 @@ pub struct Worker<P, A> {
     busy: [bool; PORTS_MAX],
     /// Whether nothing was received since the ports were polled.
     is_quiet: bool,
+    /// How often in turn nothing was.
+    quiet_polls: u32,
     /// For each port: times since the packets of its queued deferred replies were received.
     late: Vec<Vec<Duration>>,
     app: A,
@@ -51,6 +54,7 @@ impl<P: Port, A: App> Worker<P, A> {
             ports,
             busy,
             is_quiet: true,
+            quiet_polls: 0,
             late,
             app,
             stop,
@@ -242,7 +246,7 @@ impl<P: Port, A: App> Worker<P, A> {
     }
 
     /// Finds out which ports have something to receive; waits if none is busy. A worker that must
-    /// poll a port never waits: it parks for this moment if it received nothing.
+    /// poll a port waits for a moment at most; it parks if it received nothing.
     #[cold]
     fn poll_ports(&mut self) -> io::Result<ControlFlow<()>> {
         self.turns_unpolled = TURNS_UNPOLLED_MAX;
@@ -250,14 +254,17 @@ impl<P: Port, A: App> Worker<P, A> {
             *busy |= port.is_stuck() || port.as_fd().is_none();
         }
         let waits = !self.is_busy();
-        if mem::replace(&mut self.is_quiet, true) || waits {
+        let is_quiet = mem::replace(&mut self.is_quiet, true);
+        if is_quiet || waits {
             self.app.park();
         }
+        self.quiet_polls = if is_quiet { self.quiet_polls.saturating_add(1) } else { 0 };
+        let time = (!waits).then(|| self.pause());
         // Most workers have few ports, so that the array fits a cache line or two.
         let asked = match self.ports.len() {
-            0..3 => self.poll::<4>(waits),
-            3..15 => self.poll::<16>(waits),
-            _ => self.poll::<{ PORTS_MAX + 2 }>(waits),
+            0..3 => self.poll::<4>(time),
+            3..15 => self.poll::<16>(time),
+            _ => self.poll::<{ PORTS_MAX + 2 }>(time),
         }?;
         if asked.is_called {
             self.poll_deferred();
@@ -271,11 +278,26 @@ impl<P: Port, A: App> Worker<P, A> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Polls up to `N - 2` ports, the stop hook, and the application.
+    /// How long a worker with busy ports may wait for others: if each of them is polled and has
+    /// received nothing for a while, longer and longer.
+    fn pause(&self) -> Duration {
+        let Some(pauses) = self.quiet_polls.checked_sub(POLLS_WITHOUT_PAUSE) else {
+            return Duration::ZERO;
+        };
+        let may_pause = |port: &P| port.as_fd().is_none() && port.may_pause() && !port.is_stuck();
+        let mut ports = self.busy.iter().zip(&self.ports);
+        match ports.all(|(busy, port)| !busy || may_pause(port)) {
+            true => POLL_PAUSE_MIN.saturating_mul(1 << pauses.min(16)).min(POLL_PAUSE_MAX),
+            false => Duration::ZERO,
+        }
+    }
+
+    /// Polls up to `N - 2` ports, the stop hook, and the application, for a time or until one is
+    /// ready.
     ///
     /// poll and not epoll: epoll would stay in the sockets' wait queues while the worker is busy,
     /// and cost the kernel a call for every packet.
-    fn poll<const N: usize>(&mut self, wait: bool) -> io::Result<ControlRequests> {
+    fn poll<const N: usize>(&mut self, time: Option<Duration>) -> io::Result<ControlRequests> {
         let stop = self.stop.as_fd();
         let count = self.ports.len();
         let mut fds: [PollFd<'_>; N] = std::array::from_fn(|index| {
@@ -289,7 +311,7 @@ impl<P: Port, A: App> Worker<P, A> {
             PollFd::from_borrowed_fd(fd.unwrap_or(stop), PollFlags::IN)
         });
         let fds = &mut fds[..count + 1 + usize::from(self.app.as_fd().is_some())];
-        if !poll_for(fds, (!wait).then_some(Duration::ZERO))? {
+        if !poll_for(fds, time)? {
             return Ok(ControlRequests::default());
         }
         let (ports, others) = fds.split_at(count);

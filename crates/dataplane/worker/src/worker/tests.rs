@@ -93,6 +93,27 @@ fn port_without_a_descriptor_is_polled_and_its_worker_parks_while_it_is_quiet() 
     assert_eq!(WorkerTotals::sum([&counters]).replied, 3);
 }
 
+#[test]
+fn pauses_between_polls_grow_while_nothing_comes_and_end_with_the_next_query() {
+    let (stop, parks) = (StopHook::new().unwrap(), Arc::default());
+    let ports = vec![Loopback::new(64).unwrap(), Loopback::polled(64)];
+    let mut worker = Worker::new(ports, CountingEcho(parks), stop).unwrap();
+    let polls = |worker: &mut Worker<_, _>, count: u32| {
+        (0..count * TURNS_UNPOLLED_MAX).for_each(|_| assert!(worker.turn().unwrap().is_continue()));
+        worker.pause()
+    };
+    assert_eq!(polls(&mut worker, POLLS_WITHOUT_PAUSE - 1), Duration::ZERO);
+    assert_eq!(polls(&mut worker, 1), POLL_PAUSE_MIN);
+    assert_eq!(polls(&mut worker, 2), 4 * POLL_PAUSE_MIN);
+    assert_eq!(polls(&mut worker, 8), POLL_PAUSE_MAX);
+    // The other port cannot be polled, so a query of it ends the pause by itself.
+    worker.ports[0].push("192.0.2.1:1053".parse().unwrap(), b"socket");
+    polls(&mut worker, 1);
+    assert!(worker.ports[0].pop().is_some());
+    polls(&mut worker, 1);
+    assert_eq!(worker.pause(), Duration::ZERO);
+}
+
 /// Defers every reply until it is woken.
 struct DeferringApp {
     waker: OwnedFd,

@@ -1,0 +1,327 @@
+/* The side of DPDK: see dunlin_dpdk.h. */
+#define _GNU_SOURCE
+#include "dunlin_dpdk.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <rte_bus_vdev.h>
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_ethdev.h>
+#include <rte_lcore.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+#include <rte_version.h>
+
+/* Entries of a ring, and buffers beside those that rings hold: bursts and a cache for each queue. */
+#define RING 1024
+#define BESIDE 512
+#define CACHE 256
+#define BURST 64
+#define TEXT 768
+
+/* Of each device. */
+struct port {
+	struct rte_mempool *pool;
+	uint32_t buffers;
+	uint8_t is_virtual;
+	volatile uint8_t is_gone;
+	/* One thread counts each. */
+	uint64_t segmented[RTE_MAX_QUEUES_PER_PORT];
+};
+
+static struct port ports[RTE_MAX_ETHPORTS];
+static __thread char problem_text[2 * TEXT];
+
+/* The last lines that DPDK logged: most say why a call failed. */
+static char logged[TEXT];
+static size_t logged_len;
+
+static ssize_t record_log(void *cookie, const char *text, size_t len)
+{
+	(void)cookie;
+	size_t used = len < TEXT / 2 ? len : TEXT / 2;
+	if (logged_len + used >= sizeof(logged)) {
+		size_t kept = sizeof(logged) / 2 < logged_len ? sizeof(logged) / 2 : logged_len;
+		memmove(logged, logged + logged_len - kept, kept);
+		logged_len = kept < sizeof(logged) - used ? kept : 0;
+	}
+	memcpy(logged + logged_len, text, used);
+	logged_len += used;
+	return (ssize_t)len;
+}
+
+/* Notes why a call fails, on one line; returns -1. */
+__attribute__((format(printf, 1, 2)))
+static int fail(const char *format, ...)
+{
+	va_list arguments;
+	va_start(arguments, format);
+	int len = vsnprintf(problem_text, TEXT, format, arguments);
+	va_end(arguments);
+	size_t at = (size_t)len < TEXT ? (size_t)len : TEXT - 1;
+	if (logged_len > 0)
+		at += (size_t)snprintf(problem_text + at, sizeof(problem_text) - at, ": %.*s",
+			(int)logged_len, logged);
+	if (at >= sizeof(problem_text))
+		at = sizeof(problem_text) - 1;
+	while (at > 0 && problem_text[at - 1] == '\n')
+		problem_text[--at] = 0;
+	for (char *end = problem_text; (end = strchr(end, '\n')) != NULL;)
+		*end = ' ';
+	logged_len = 0;
+	return -1;
+}
+
+static const char *problem(void)
+{
+	return problem_text;
+}
+
+static int start(int argc, char **argv)
+{
+	static const cookie_io_functions_t calls = { .write = record_log };
+	FILE *log = fopencookie(NULL, "w", calls);
+	if (log == NULL)
+		return fail("no memory");
+	setvbuf(log, NULL, _IONBF, 0);
+	rte_openlog_stream(log);
+	rte_log_set_global_level(RTE_LOG_WARNING);
+	logged_len = 0;
+	if (rte_eal_init(argc, argv) < 0)
+		return fail("DPDK does not start (%s)", rte_strerror(rte_errno));
+	logged_len = 0;
+	return 0;
+}
+
+static int record_removal(uint16_t port, enum rte_eth_event_type type, void *argument, void *result)
+{
+	(void)type, (void)argument, (void)result;
+	ports[port].is_gone = 1;
+	return 0;
+}
+
+/* Spreads over the queues by addresses and ports, as far as the device can. */
+static int configure(uint16_t port, uint16_t queues, const struct rte_eth_dev_info *info)
+{
+	struct rte_eth_conf conf = { 0 };
+	uint64_t spread = info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
+	if (queues > 1 && spread != 0) {
+		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
+		conf.rx_adv_conf.rss_conf.rss_hf = spread;
+	}
+	return rte_eth_dev_configure(port, queues, queues, &conf);
+}
+
+static int set_up_queues(uint16_t port, uint16_t queues, struct rte_mempool *pool, uint16_t entries[2])
+{
+	int status = rte_eth_dev_adjust_nb_rx_tx_desc(port, &entries[0], &entries[1]);
+	unsigned int socket = (unsigned int)rte_eth_dev_socket_id(port);
+	for (uint16_t queue = 0; status == 0 && queue < queues; queue++) {
+		status = rte_eth_rx_queue_setup(port, queue, entries[0], socket, NULL, pool);
+		if (status == 0)
+			status = rte_eth_tx_queue_setup(port, queue, entries[1], socket, NULL);
+	}
+	return status;
+}
+
+static void release(uint16_t port)
+{
+	rte_eth_dev_stop(port);
+	struct rte_eth_dev_info info;
+	int known = rte_eth_dev_info_get(port, &info);
+	rte_eth_dev_callback_unregister(port, RTE_ETH_EVENT_INTR_RMV, record_removal, NULL);
+	char name[RTE_ETH_NAME_MAX_LEN];
+	int named = rte_eth_dev_get_name_by_port(port, name);
+	rte_eth_dev_close(port);
+	if (known == 0 && named == 0 && ports[port].is_virtual)
+		rte_vdev_uninit(name);
+	rte_mempool_free(ports[port].pool);
+	memset(&ports[port], 0, sizeof(ports[port]));
+}
+
+static int begin(uint16_t port, uint16_t queues, struct dunlin_device *device)
+{
+	struct rte_eth_dev_info info;
+	int status = rte_eth_dev_info_get(port, &info);
+	if (status != 0)
+		return fail("it tells nothing of itself (%s)", rte_strerror(-status));
+	uint16_t most = RTE_MIN(info.max_rx_queues, info.max_tx_queues);
+	most = RTE_MIN(most, RTE_MAX_QUEUES_PER_PORT);
+	snprintf(device->driver, sizeof(device->driver), "%s", info.driver_name);
+	device->port = port;
+	device->queues_max = most;
+	if (queues > most) {
+		logged_len = 0;
+		return fail("there are %u workers, and it has %u queue%s", queues, most, most == 1 ? "" : "s");
+	}
+	status = configure(port, queues, &info);
+	if (status != 0)
+		return fail("it cannot be configured (%s)", rte_strerror(-status));
+	uint16_t entries[2] = { RING, RING };
+	uint32_t buffers = queues * (2u * RING + BESIDE) + CACHE;
+	char name[RTE_MEMPOOL_NAMESIZE];
+	snprintf(name, sizeof(name), "dunlin-%u", port);
+	struct rte_mempool *pool = rte_pktmbuf_pool_create(name, buffers, CACHE, 0,
+		RTE_MBUF_DEFAULT_BUF_SIZE, rte_eth_dev_socket_id(port));
+	if (pool == NULL)
+		return fail("there is no memory for its %u buffers of %u bytes (%s)", buffers,
+			RTE_MBUF_DEFAULT_BUF_SIZE, rte_strerror(rte_errno));
+	ports[port].pool = pool;
+	ports[port].buffers = buffers;
+	status = set_up_queues(port, queues, pool, entries);
+	if (status != 0)
+		return fail("its queues cannot be set up (%s)", rte_strerror(-status));
+	rte_eth_dev_callback_register(port, RTE_ETH_EVENT_INTR_RMV, record_removal, NULL);
+	status = rte_eth_dev_start(port);
+	if (status != 0)
+		return fail("it does not start (%s)", rte_strerror(-status));
+	/* Not every device has this filter. */
+	(void)rte_eth_allmulticast_enable(port);
+	struct rte_ether_addr mac;
+	if (rte_eth_macaddr_get(port, &mac) == 0)
+		memcpy(device->mac, mac.addr_bytes, sizeof(device->mac));
+	if (rte_eth_dev_get_mtu(port, &device->mtu) != 0)
+		device->mtu = RTE_ETHER_MTU;
+	return 0;
+}
+
+static int open_device(const char *name, const char *arguments, uint16_t queues,
+	struct dunlin_device *device)
+{
+	uint16_t port;
+	logged_len = 0;
+	memset(device, 0, sizeof(*device));
+	int is_virtual = strchr(name, ':') == NULL;
+	if (is_virtual) {
+		int status = rte_vdev_init(name, arguments);
+		if (status != 0)
+			return fail("it cannot be made (%s)", rte_strerror(-status));
+	}
+	if (rte_eth_dev_get_port_by_name(name, &port) != 0) {
+		if (is_virtual)
+			rte_vdev_uninit(name);
+		return fail("DPDK finds no such network device, or no driver for it");
+	}
+	memset(&ports[port], 0, sizeof(ports[port]));
+	ports[port].is_virtual = is_virtual;
+	if (begin(port, queues, device) == 0)
+		return 0;
+	char text[sizeof(problem_text)];
+	memcpy(text, problem_text, sizeof(text));
+	release(port);
+	memcpy(problem_text, text, sizeof(text));
+	return -1;
+}
+
+static int join(void)
+{
+	if (rte_lcore_id() == LCORE_ID_ANY && rte_thread_register() != 0)
+		return fail("a thread cannot join (%s)", rte_strerror(rte_errno));
+	return 0;
+}
+
+static inline void describe(struct dunlin_frame *frame, struct rte_mbuf *buffer)
+{
+	frame->buffer = buffer;
+	frame->data = rte_pktmbuf_mtod(buffer, uint8_t *);
+	frame->len = buffer->data_len;
+	frame->room = (uint32_t)buffer->buf_len - buffer->data_off;
+}
+
+static uint16_t receive(uint16_t port, uint16_t queue, struct dunlin_frame *frames, uint16_t most)
+{
+	struct rte_mbuf *buffers[BURST];
+	if (unlikely(ports[port].is_gone))
+		return 0;
+	uint16_t count = rte_eth_rx_burst(port, queue, buffers, RTE_MIN(most, BURST)), whole = 0;
+	for (uint16_t nth = 0; nth < count; nth++) {
+		if (unlikely(buffers[nth]->nb_segs != 1)) {
+			ports[port].segmented[queue]++;
+			rte_pktmbuf_free(buffers[nth]);
+			continue;
+		}
+		rte_prefetch0(rte_pktmbuf_mtod(buffers[nth], void *));
+		describe(&frames[whole++], buffers[nth]);
+	}
+	return whole;
+}
+
+static uint16_t send_frames(uint16_t port, uint16_t queue, const struct dunlin_frame *frames,
+	uint16_t count)
+{
+	struct rte_mbuf *buffers[BURST];
+	count = RTE_MIN(count, BURST);
+	for (uint16_t nth = 0; nth < count; nth++) {
+		buffers[nth] = frames[nth].buffer;
+		buffers[nth]->data_len = (uint16_t)frames[nth].len;
+		buffers[nth]->pkt_len = frames[nth].len;
+	}
+	uint16_t sent = rte_eth_tx_burst(port, queue, buffers, count);
+	if (unlikely(sent < count))
+		rte_pktmbuf_free_bulk(buffers + sent, count - sent);
+	return sent;
+}
+
+static int take(uint16_t port, struct dunlin_frame *frame)
+{
+	struct rte_mbuf *buffer = rte_pktmbuf_alloc(ports[port].pool);
+	if (buffer == NULL)
+		return 0;
+	describe(frame, buffer);
+	return 1;
+}
+
+static void give_back(const struct dunlin_frame *frames, uint16_t count)
+{
+	struct rte_mbuf *buffers[BURST];
+	count = RTE_MIN(count, BURST);
+	for (uint16_t nth = 0; nth < count; nth++)
+		buffers[nth] = frames[nth].buffer;
+	rte_pktmbuf_free_bulk(buffers, count);
+}
+
+static int count_device(uint16_t port, struct dunlin_counts *counts)
+{
+	struct rte_eth_stats stats;
+	struct rte_eth_link link = { 0 };
+	memset(counts, 0, sizeof(*counts));
+	counts->is_gone = ports[port].is_gone;
+	if (ports[port].pool == NULL || rte_eth_stats_get(port, &stats) != 0)
+		return fail("its counters cannot be read");
+	counts->received = stats.ipackets;
+	counts->sent = stats.opackets;
+	counts->missed = stats.imissed;
+	counts->errors = stats.ierrors;
+	counts->no_buffer = stats.rx_nombuf;
+	counts->send_errors = stats.oerrors;
+	for (unsigned int queue = 0; queue < RTE_MAX_QUEUES_PER_PORT; queue++)
+		counts->segmented += ports[port].segmented[queue];
+	counts->buffers = ports[port].buffers;
+	counts->buffers_free = rte_mempool_avail_count(ports[port].pool);
+	counts->is_up = rte_eth_link_get_nowait(port, &link) == 0 && link.link_status;
+	return 0;
+}
+
+static const struct dunlin_dpdk calls = {
+	.version = DUNLIN_DPDK_VERSION,
+	.size = sizeof(calls),
+	.release = rte_version,
+	.problem = problem,
+	.start = start,
+	.open = open_device,
+	.close = release,
+	.join = join,
+	.receive = receive,
+	.send = send_frames,
+	.take = take,
+	.give_back = give_back,
+	.count = count_device,
+};
+
+__attribute__((visibility("default"))) const struct dunlin_dpdk *dunlin_dpdk(void)
+{
+	return &calls;
+}

@@ -1,0 +1,16 @@
+//! Every maximum of this crate. Rings and buffers of a device: `native/dunlin_dpdk.c`.
+
+/// Devices of one server: a worker has a port for each.
+pub const DEVICES_MAX: usize = 16;
+
+/// Bytes of a device's name and arguments, as in DPDK's own examples or longer.
+pub const ADDRESS_LEN_MAX: usize = 512;
+
+/// Deferred replies that are sent together.
+pub const LATE_MAX: usize = 32;
+
+/// Bytes of an IP packet that fit a buffer, of 2,048 bytes, behind the link's header.
+pub const MTU_MAX: usize = 2_048 - packet::frame::LINK_MAX;
+
+/// Symbolic links and folders between the root and the library.
+pub const FOLDERS_MAX: usize = 64;

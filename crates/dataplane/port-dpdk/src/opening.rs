@@ -1,0 +1,57 @@
+//! Opens devices.
+
+use crate::calls::RawDevice;
+use crate::device::Device;
+use crate::limits::MTU_MAX;
+use crate::queue::DpdkQueue;
+use crate::{DeviceAddress, DeviceInfo, DeviceView, DpdkError, Environment, Library, Selection};
+use std::ffi::{CStr, CString};
+use std::sync::Arc;
+
+impl Environment {
+    /// Opens a device with so many queues, and starts it. Frames that are not in the selection are
+    /// dropped and counted.
+    ///
+    /// # Errors
+    /// The device cannot be opened, has fewer queues, or there is no memory for its buffers.
+    pub fn open(
+        &self,
+        address: &DeviceAddress,
+        queues: u16,
+        selection: &Selection,
+    ) -> Result<(Vec<DpdkQueue>, DeviceView), DpdkError> {
+        let (address, name) = (address.clone(), address.name().to_owned());
+        let raw = self.run(move |library| open(library, &address, queues))?;
+        let device = Arc::new(Device::new(self.clone(), raw.port));
+        let driver = CStr::from_bytes_until_nul(&raw.driver).unwrap_or_default();
+        let driver = driver.to_string_lossy().into_owned();
+        let mtu = usize::from(raw.mtu).min(MTU_MAX);
+        let info = DeviceInfo { name, driver, mac: raw.mac, mtu };
+        let selection = selection.clone().on(raw.mac);
+        let ports: Vec<_> = (0..queues)
+            .map(|queue| DpdkQueue::new(Arc::clone(&device), queue, mtu, selection.clone()))
+            .collect();
+        let counts = ports.iter().map(|port| Arc::clone(port.counts())).collect();
+        Ok((ports, DeviceView::new(info, device, counts)))
+    }
+}
+
+fn open(library: Library, address: &DeviceAddress, queues: u16) -> Result<RawDevice, DpdkError> {
+    let wrong = |why: String| DpdkError::Device(address.name().to_owned(), why);
+    let text = |text: &str| CString::new(text).map_err(|_| wrong("a NUL in its name".to_owned()));
+    let (name, arguments) = (text(address.name())?, text(address.arguments())?);
+    let mut raw = RawDevice::default();
+    // SAFETY: two texts that live longer than the call, which writes one structure.
+    let status =
+        unsafe { (library.calls().open)(name.as_ptr(), arguments.as_ptr(), queues, &raw mut raw) };
+    if status == 0 {
+        return Ok(raw);
+    }
+    let remedy = match raw.queues_max {
+        most if most > 0 && most < queues => {
+            format!(": set [server] workers = {most}, or give the device more queues")
+        }
+        _ => String::new(),
+    };
+    Err(wrong(library.problem() + &remedy))
+}

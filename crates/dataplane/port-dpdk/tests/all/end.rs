@@ -1,0 +1,107 @@
+//! DPDK in the process of a test, and devices at the other end of a server's.
+
+#![allow(dead_code, reason = "each test binary uses some of it")]
+use packet::frame::{LinkHeader, ReplyPath, compose, headers_len, read};
+use port::Frames;
+use port_dpdk::{
+    DeviceView, DpdkError, DpdkQueue, Environment, EnvironmentOptions, Library, Selection,
+};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use test_support::{dpdk, wait};
+
+/// The environment of this process, once; `None`: DPDK is not there, which is said.
+pub fn environment() -> Option<&'static Environment> {
+    static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
+    let path = dpdk::library()?;
+    Some(ENVIRONMENT.get_or_init(|| {
+        let library = Library::open(&path).expect("it was just compiled");
+        assert!(library.release().starts_with("DPDK "), "{}", library.release());
+        Environment::start(library, &options()).expect("started")
+    }))
+}
+
+/// How it is started.
+pub fn options() -> EnvironmentOptions {
+    EnvironmentOptions {
+        prefix: format!("dunlin-test-{}", std::process::id()),
+        huge_pages: false,
+        memory: 256 << 20,
+        cpus: "0".into(),
+        devices: Vec::new(),
+    }
+}
+
+/// A device that no other test of this process has.
+pub fn open(
+    arguments: &str,
+    queues: u16,
+    listen: &[SocketAddr],
+) -> Result<(Vec<DpdkQueue>, DeviceView), DpdkError> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let address = format!("net_memif{number},{arguments}").parse().expect("an address");
+    environment().expect("DPDK").open(&address, queues, &Selection::new(listen))
+}
+
+/// A datagram in a frame.
+pub fn frame(
+    (from, to): (SocketAddr, SocketAddr),
+    (mac, of_peer): ([u8; 6], [u8; 6]),
+    payload: &[u8],
+) -> Vec<u8> {
+    let way = ReplyPath { link: LinkHeader::new(mac, of_peer, from.port()), local: from.ip() };
+    let mut head = vec![0; headers_len(&way)];
+    assert!(compose(&mut head, payload, &way, to));
+    [&head, payload].concat()
+}
+
+/// The clients of a server at the other end of a memif device.
+pub struct ClientEnd {
+    pub queues: Vec<DpdkQueue>,
+    pub view: DeviceView,
+}
+
+impl ClientEnd {
+    /// Opens an end with so many queues for clients with these addresses.
+    pub fn open(socket: &Path, queues: u16, clients: &[SocketAddr]) -> Self {
+        let arguments = format!("role=client,socket={},socket-abstract=no", socket.display());
+        let (queues, view) = open(&arguments, queues, clients).expect("opened");
+        Self { queues, view }
+    }
+
+    /// Waits until there is a server. A ring has buffers from its first call on.
+    pub fn wait(&mut self) {
+        wait::until_true("the link is up", || self.view.counts().is_up);
+        for queue in &mut self.queues {
+            queue.burst(|_| panic!("nothing was sent")).expect("usable");
+        }
+    }
+
+    /// Sends a frame by a queue.
+    pub fn send(&mut self, queue: usize, frame: &[u8]) {
+        let queued = self.queues[queue].queue(|room| {
+            room[..frame.len()].copy_from_slice(frame);
+            Some(frame.len())
+        });
+        assert!(queued);
+        self.queues[queue].flush(|taken| assert!(taken));
+    }
+
+    /// What has come to a queue: for which client, from whom, and its payload.
+    pub fn receive(&mut self, queue: usize) -> Vec<(SocketAddr, SocketAddr, Vec<u8>)> {
+        let mut got = Vec::new();
+        let burst = self.queues[queue].burst(|frames| {
+            for frame in frames {
+                let datagram = read(&frame.buf[..frame.len]).expect("what is sent can be read");
+                let to = SocketAddr::new(datagram.way.local, datagram.local_port());
+                let payload = &frame.buf[datagram.at..datagram.at + datagram.len];
+                got.push((to, datagram.peer, payload.to_vec()));
+            }
+        });
+        burst.expect("usable");
+        got
+    }
+}

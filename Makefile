@@ -2,7 +2,7 @@
 # we are root or have sudo, and named where we are not.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-reports test-containers test-kubelet test-release loom lint cluster fleet bpf release
+.PHONY: help run test test-cluster test-marked test-etcd test-kernels test-guests test-reports test-containers test-kubelet test-release loom lint cluster fleet bpf release package-dpdk
 
 # What is built, for the programs of these targets to say. A source archive has neither: they say "unknown".
 commit = $(shell [ ! -e .git ] || git describe --always --abbrev=12 --dirty=+)
@@ -77,6 +77,9 @@ release: ## image, chart, Debian packages, bills of materials and checksums in O
 	@scripts/require release $(or $(ARCHES),$(architectures))
 	@SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$(committed)} DUNLIN_IMAGE=$(IMAGE) \
 	  cargo xtask release $(or $(OUT),target/packages) $(or $(ARCHES),$(architectures)) $(KEY)
+
+package-dpdk: ## the Debian package of the library for DPDK, for the DPDK of this machine, in OUT=target/packages
+	@packaging/dpdk/build $(or $(OUT),target/packages)
 
 # Each clone compiles by itself: a shared folder would have what the first one built.
 test-release: ## a release of the last commit, for ARCHES, is the same bytes when it is built in two folders

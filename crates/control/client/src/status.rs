@@ -98,6 +98,9 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     if let Some(xdp) = &status.xdp {
         fact("xdp", &status_text::xdp_text(xdp))?;
     }
+    for (number, line) in status.dpdk.iter().flat_map(status_text::dpdk_lines).enumerate() {
+        fact(if number == 0 { "dpdk" } else { "" }, &line)?;
+    }
     if let Some(cache) = &status.cache {
         fact("cache", &cache_text(cache))?;
     }

@@ -2,7 +2,8 @@
 use crate::limits::STATUS_ERRORS_MAX;
 use command_line::{count, plain, plural, short, utc};
 use server_status::{
-    AnycastStatus, DocumentsStatus, HealthStatus, HeldZone, StatusHistogram, XdpStatus, ZoneStatus,
+    AnycastStatus, DocumentsStatus, DpdkQueueStatus, DpdkStatus, HealthStatus, HeldZone,
+    StatusHistogram, XdpStatus, ZoneStatus,
 };
 
 /// The time within which this share of all events ended; `-` without events.
@@ -71,6 +72,38 @@ pub fn xdp_text(status: &XdpStatus) -> String {
         count(left),
         count(lost)
     )
+}
+
+/// The release, and a line for each device of DPDK.
+pub fn dpdk_lines(status: &DpdkStatus) -> Vec<String> {
+    if let Some(failed) = &status.failed {
+        return vec![format!("sockets only: {}", plain(failed))];
+    }
+    let devices = status.devices.iter().map(|device| {
+        let name = plain(&device.name);
+        if let Some(failed) = &device.failed {
+            return format!("not served: {}", plain(failed));
+        }
+        let state = match (device.gone, device.up) {
+            (true, _) => "removed",
+            (false, true) => "up",
+            (false, false) => "down",
+        };
+        let lost: u64 = device.lost.values().sum();
+        let [polls, empty] =
+            [|queue: &DpdkQueueStatus| queue.polls, |queue: &DpdkQueueStatus| queue.empty_polls]
+                .map(|of| device.queues.iter().map(of).sum::<u64>());
+        format!(
+            "{name}, {state}, {}, {}; {} received, {} sent, {} lost, {} % of polls empty",
+            plain(&device.mac),
+            plural(device.queues.len(), "queue"),
+            count(device.received),
+            count(device.sent),
+            count(lost),
+            empty * 100 / polls.max(1)
+        )
+    });
+    [plain(&status.release)].into_iter().chain(devices).collect()
 }
 
 /// Whether the addresses are announced, since when (such as "5s ago"), and why not.

@@ -1,12 +1,12 @@
 //! Compares two configs: the keys that changed, and those that need a restart.
-use crate::Config;
+use crate::{Config, PortKind};
 
 impl Config {
     /// The keys whose new values a running server applies, without the zones.
     pub fn changed(&self, new: &Self) -> Vec<String> {
         let (old_server, server) = (&self.server, &new.server);
         told([
-            ("server.port", old_server.port != server.port),
+            ("server.port", old_server.port != server.port && !self.restarts_port(new)),
             ("xdp", self.xdp != new.xdp),
             ("server.udp_size_max", old_server.udp_size_max != server.udp_size_max),
             ("server.nsid", old_server.nsid != server.nsid),
@@ -50,6 +50,8 @@ impl Config {
             ("server.name", old_server.name != server.name),
             ("server.location", old_server.location != server.location),
             ("server.listen", are_same && old_server.listen != server.listen),
+            ("server.port", old_server.port != server.port && self.restarts_port(new)),
+            ("dpdk", self.dpdk != new.dpdk),
             ("server.workers", old_server.workers != server.workers),
             ("server.pin", old_server.pin != server.pin),
             ("server.steering", old_server.steering != server.steering),
@@ -72,6 +74,11 @@ impl Config {
             ("health", !self.health.has_same_settings(&new.health)),
             ("log.format", self.log.format != new.log.format),
         ])
+    }
+
+    /// Whether a change of the port begins or ends with DPDK, which starts once in a process.
+    fn restarts_port(&self, new: &Self) -> bool {
+        [self, new].iter().any(|config| config.server.port == PortKind::Dpdk)
     }
 
     /// Whether any rule queries upstreams: the threads get what they need for that at the start.
@@ -123,6 +130,11 @@ mod tests {
         server.location = "a"
         server.workers = 3
         server.port =
+        dpdk.devices = ["net_null0"]
+        dpdk.huge_pages = false
+        dpdk.memory = "32MiB"
+        dpdk.library = "/a"
+        dpdk.sleep = "never"
         xdp.interface = "eth0"
         xdp.queues = "0"
         xdp.route_check = false

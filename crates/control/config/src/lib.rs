@@ -4,6 +4,7 @@
 mod anycast;
 mod change;
 mod diagnostic;
+mod dpdk;
 mod feature;
 mod forward;
 mod health;
@@ -25,6 +26,7 @@ mod xdp;
 mod zone;
 
 pub use anycast::Anycast;
+pub use dpdk::{Dpdk, PollSleep};
 pub use feature::{FEATURE_HELP, Feature};
 pub use forward::{Cache, Forward, Mode};
 pub use health::{Health, read_check_keys};
@@ -59,6 +61,8 @@ pub struct Config {
     pub server: Server,
     /// Section `[xdp]`.
     pub xdp: Xdp,
+    /// Section `[dpdk]`.
+    pub dpdk: Dpdk,
     /// Section `[acl]`.
     pub acl: Acl,
     /// Section `[limits]`.
@@ -185,6 +189,7 @@ impl Config {
         let mut root = Section::root(table, problems);
         let server = Server::read(root.section("server", "[server]"));
         let xdp = Xdp::read(root.section("xdp", "[xdp]"), server.port);
+        let dpdk = Dpdk::read(root.section("dpdk", "[dpdk]"), server.port);
         let acl = Acl::read(root.section("acl", "[acl]"));
         let limits = Limits::read(root.section("limits", "[limits]"));
         let streams = Streams::read(root.section("streams", "[streams]"));
@@ -220,6 +225,7 @@ impl Config {
             file: (!file.as_os_str().is_empty()).then(|| file.into()),
             server,
             xdp,
+            dpdk,
             acl,
             limits,
             streams,

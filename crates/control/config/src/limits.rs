@@ -11,6 +11,10 @@ pub const INTERFACE_LEN_MAX: usize = 15;
 pub const NICE: std::ops::RangeInclusive<i32> = -20..=0;
 /// Run priorities in a dispatcher of XDP programs.
 pub const PRIORITY: std::ops::RangeInclusive<u32> = 0..=i32::MAX as u32;
+/// Devices of DPDK.
+pub const DPDK_DEVICES_MAX: usize = port_dpdk::limits::DEVICES_MAX;
+/// Bytes of DPDK's memory; each queue needs about 7 MiB.
+pub const DPDK_MEMORY: std::ops::RangeInclusive<u64> = 1 << 24..=1 << 36;
 /// Worker threads: each has a reader of the snapshot, and streams need some too.
 pub const WORKERS_MAX: usize = 256;
 /// Zones of one config.

@@ -83,6 +83,8 @@ pub enum PortKind {
     Socket,
     /// AF_XDP queues of one interface, and sockets beside them.
     Xdp,
+    /// Queues of devices of DPDK, and sockets beside them.
+    Dpdk,
 }
 
 /// Which worker receives a datagram.
@@ -159,7 +161,11 @@ impl Server {
             port: section.read(
                 "port",
                 PortKind::Socket,
-                values::word([("socket", PortKind::Socket), ("xdp", PortKind::Xdp)]),
+                values::word([
+                    ("socket", PortKind::Socket),
+                    ("xdp", PortKind::Xdp),
+                    ("dpdk", PortKind::Dpdk),
+                ]),
             ),
             pin: section.read("pin", false, values::boolean),
             steering: section.read("steering", Steering::Auto, values::word(steering)),

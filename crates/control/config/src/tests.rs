@@ -28,7 +28,7 @@ fn all_errors_are_reported_at_once_with_their_places() {
 [server]
 listn = ["127.0.0.1"]
 workers = 0
-port = "dpdk"
+port = "dpkd"
 udp_size_max = 100
 pin = "yes"
 steering = "hsah"
@@ -41,7 +41,7 @@ name = "a..b"
         r#"
 3:1: unknown key `listn` in [server] (did you mean `listen`?)
 4:11: expected "auto", "cores", a number from 1 to 256, or CPUs such as "2-5,8", found the number 0
-5:8: expected "socket" or "xdp", found the text "dpdk"
+5:8: expected "socket", "xdp" or "dpdk", found the text "dpkd"
 6:16: expected a number from 512 to 4096, found the number 100
 7:7: expected true or false, found the text "yes"
 8:12: expected "auto", "cpu" or "hash", found the text "hsah"
@@ -232,7 +232,7 @@ fn example_shows_every_default() {
     let silent = Config::load(None).expect("the defaults hold");
     assert_eq!(format!("{spoken:?}"), format!("{silent:?}"));
     let told = keys.lines().filter(|line| line.contains(" = ") && !line.starts_with('#')).count();
-    assert_eq!(told, 111, "a key more or less belongs into the example");
+    assert_eq!(told, 116, "a key more or less belongs into the example");
 }
 
 /// Uncomments each key, each example of a rule and each example of a section in turn.
@@ -264,7 +264,7 @@ fn each_commented_example_is_valid_in_its_place() {
             panic!("{first}: {wrong:#?}");
         }
     }
-    assert_eq!(count, 112 + 9 + 3, "keys, rules and sections");
+    assert_eq!(count, 117 + 9 + 3, "keys, rules and sections");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod bypass;
 #[path = "absent/bypass.rs"]
 mod bypass;
 mod commands;
+mod dpdk;
 mod forward_table;
 mod forwarding;
 mod gather;
@@ -24,6 +25,7 @@ mod sockets;
 mod threads;
 
 pub use bypass::{Bypass, QueuePort};
+pub use dpdk::check as check_dpdk;
 pub use forward_table::{ForwardChange, ForwardTable};
 pub use gather::{log as log_counters, seconds, sum};
 pub use placement::{CorePlanner, Placement, WorkerCpus, check as check_placement, place};

@@ -2,6 +2,7 @@
 //! run.
 use crate::bypass::{Bypass, QueuePort};
 use crate::commands::Commands;
+use crate::dpdk::DpdkDevices;
 use crate::forward_table::{ForwardChange, ForwardTable};
 use crate::forwarding::{self, UpstreamLog};
 use crate::gather;
@@ -54,6 +55,8 @@ pub struct DataPlane {
     is_offered: AtomicBool,
     /// The AF_XDP interface.
     bypass: Mutex<Bypass>,
+    /// The devices of DPDK.
+    dpdk: Mutex<DpdkDevices>,
     placement: Mutex<Placement>,
     pulses: Pulses,
     upstream_log: Mutex<UpstreamLog>,
@@ -105,6 +108,7 @@ impl DataPlane {
             shared: Mutex::new(shared),
             is_offered: AtomicBool::new(false),
             bypass: Mutex::new(bypass),
+            dpdk: Mutex::new(DpdkDevices::new(config)),
             placement: Mutex::new(placement),
             pulses: Pulses::default(),
             upstream_log: Mutex::default(),
@@ -136,10 +140,20 @@ impl DataPlane {
             Threads::start(setup.streams, deps, &cpus, setup.listening, is_proxy, on_failure)?;
         let StartedThreads { threads, counters, commanders, controls } = started;
         lock(&self.bypass).begin(&threads, setup.queues);
+        self.serve_devices(&threads, cpus.len());
         // Set only here.
         let _ = (self.counters.set(counters), self.commands.set(Commands::new(commanders)));
         *lock(&self.threads) = Some(threads);
         Ok((controls, is_steered))
+    }
+
+    /// Opens the devices of DPDK, if any are configured, and gives each worker its queues.
+    fn serve_devices(&self, threads: &Threads, workers: usize) {
+        let mut dpdk = lock(&self.dpdk);
+        if dpdk.is_configured() {
+            let ports = dpdk.open(workers, &self.listen);
+            threads.serve_devices(ports).unwrap_or_else(|error| dpdk.fail(&error));
+        }
     }
 
     /// The addresses that it answers on.
@@ -206,6 +220,7 @@ impl DataPlane {
         status.upstreams = forwarding::upstreams(forwards, &views);
         status.cache = forwarding::cache(cache, &views);
         status.xdp = lock(&self.bypass).status();
+        status.dpdk = lock(&self.dpdk).status();
         status.streams = gather::streams(&connections, open_max, memory_max);
         status.threads = self.counters().iter().map(gather::thread).collect();
         status.imbalance = gather::imbalance(&status.threads);
@@ -287,6 +302,11 @@ impl DataPlane {
     /// # Errors
     /// The server is about to end, or no descriptor is left.
     pub fn offer_sockets(&self) -> io::Result<Vec<SharedSocket>> {
+        if lock(&self.dpdk).is_configured() {
+            let why = "[server] port = \"dpdk\" has devices that only one process can open: start \
+                       it anew, while another server answers its addresses (`[anycast]`)";
+            return Err(io::Error::other(why));
+        }
         let shared = lock(&self.shared);
         if shared.is_empty() {
             let why = "the server is about to end: start without --hot-restart";
@@ -329,6 +349,7 @@ impl DataPlane {
     pub fn stop(&self) {
         lock(&self.shared).clear();
         lock(&self.bypass).end();
+        lock(&self.dpdk).end();
         let threads = lock(&self.threads).take();
         threads.into_iter().for_each(Threads::stop);
     }

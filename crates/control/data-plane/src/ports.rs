@@ -1,5 +1,6 @@
 //! The kinds of port. No other module distinguishes them.
 use crate::bypass::QueuePort;
+use crate::dpdk::DpdkPort;
 use packet::Packet;
 use port::{Burst, PortCapabilities};
 use port_socket::SocketPort;
@@ -11,6 +12,8 @@ pub enum Port {
     Socket(SocketPort),
     /// A queue of an AF_XDP interface.
     Xdp(Box<QueuePort>),
+    /// A queue of a device of DPDK.
+    Dpdk(Box<DpdkPort>),
 }
 
 impl port::Port for Port {
@@ -18,6 +21,7 @@ impl port::Port for Port {
         match self {
             Self::Socket(port) => port.caps(),
             Self::Xdp(port) => port.caps(),
+            Self::Dpdk(port) => port.caps(),
         }
     }
 
@@ -25,6 +29,7 @@ impl port::Port for Port {
         match self {
             Self::Socket(port) => port.burst(app),
             Self::Xdp(port) => port.burst(app),
+            Self::Dpdk(port) => port.burst(app),
         }
     }
 
@@ -32,6 +37,7 @@ impl port::Port for Port {
         match self {
             Self::Socket(port) => port.queue(reply),
             Self::Xdp(port) => port.queue(reply),
+            Self::Dpdk(port) => port.queue(reply),
         }
     }
 
@@ -39,6 +45,7 @@ impl port::Port for Port {
         match self {
             Self::Socket(port) => port.flush(told),
             Self::Xdp(port) => port.flush(told),
+            Self::Dpdk(port) => port.flush(told),
         }
     }
 
@@ -46,6 +53,7 @@ impl port::Port for Port {
         match self {
             Self::Socket(port) => port.is_stuck(),
             Self::Xdp(port) => port.is_stuck(),
+            Self::Dpdk(port) => port.is_stuck(),
         }
     }
 
@@ -53,6 +61,14 @@ impl port::Port for Port {
         match self {
             Self::Socket(port) => port.as_fd(),
             Self::Xdp(port) => port.as_fd(),
+            Self::Dpdk(port) => port.as_fd(),
+        }
+    }
+
+    fn may_pause(&self) -> bool {
+        match self {
+            Self::Socket(_) | Self::Xdp(_) => true,
+            Self::Dpdk(port) => port.may_pause(),
         }
     }
 }

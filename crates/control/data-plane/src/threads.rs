@@ -3,6 +3,7 @@ use compile::Image;
 use handler::{Answerer, COUNTERS, ControlReceiver, NETWORK_COUNTERS};
 
 use crate::bypass::QueuePort;
+use crate::dpdk::DpdkPort;
 use crate::limits::HTTP_NICENESS;
 use crate::panics::PanicLog;
 use crate::placement::WorkerCpus;
@@ -165,6 +166,16 @@ impl Threads {
             ports[n % workers].push(Port::Xdp(Box::new(queue)));
         }
         self.fleet.lend(ports)
+    }
+
+    /// Gives each worker its queues of the devices of DPDK.
+    ///
+    /// # Errors
+    /// A worker did not take its queues in time.
+    pub fn serve_devices(&self, queues: Vec<Vec<DpdkPort>>) -> io::Result<()> {
+        let port = |queue| Port::Dpdk(Box::new(queue));
+        let ports = queues.into_iter().map(|queues| queues.into_iter().map(port).collect());
+        self.fleet.lend(ports.collect())
     }
 
     /// Sets the niceness of the workers (setpriority(2)). Only workers that have run a command have

@@ -1,6 +1,7 @@
 //! The metrics of a status. Names follow Prometheus' conventions: base units, `_total`, and times
 //! as seconds since 1970, so that `time() - …` is an age.
 mod anycast;
+mod dpdk;
 mod health;
 mod kubernetes;
 mod networks;
@@ -52,6 +53,9 @@ pub fn write(status: &Status, healthy: bool, asked: RequestCounts, format: Forma
     }
     if let Some(bypass) = &status.xdp {
         xdp(&mut out, bypass);
+    }
+    if let Some(devices) = &status.dpdk {
+        dpdk::write(&mut out, devices);
     }
     process(&mut out, status);
     out.family("dunlin_ops_requests", Counter, "Requests answered on the address of [ops].")

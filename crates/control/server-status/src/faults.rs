@@ -3,8 +3,8 @@
 //! `dunlin status` prints them and exits with 1, the metric `dunlin_fault` has a series for each
 //! kind, and `/readyz` names them. A new kind of fault is one line of [`RULES`].
 use super::{
-    DocumentsStatus, HealthStatus, KubernetesStatus, ServerState, Status, StoreStatus,
-    UpstreamState, ZoneState, ZoneStatus, failed_threads,
+    DocumentsStatus, DpdkDeviceStatus, HealthStatus, KubernetesStatus, ServerState, Status,
+    StoreStatus, UpstreamState, ZoneState, ZoneStatus, failed_threads,
 };
 use crate::limits::{FAULT_NAMES_MAX, PANIC_AGE_MAX};
 use serde::{Deserialize, Serialize};
@@ -68,6 +68,7 @@ const RULES: &[(&str, FindFault)] = &[
     ("signatures_expiring", expiring_signatures),
     ("zones_not_saved", unsaved_zones),
     ("xdp_missing", missing_xdp),
+    ("dpdk_missing", missing_dpdk),
     ("query_log_failed", |status| status.tap.log_fault.clone()),
     ("dnstap_no_reader", missing_reader),
 ];
@@ -336,6 +337,19 @@ fn missing_xdp(status: &Status) -> Option<String> {
     let xdp = status.xdp.as_ref()?;
     let why = xdp.failed.as_ref()?;
     Some(format!("{} is served by sockets only: {why}", xdp.interface))
+}
+
+fn missing_dpdk(status: &Status) -> Option<String> {
+    let dpdk = status.dpdk.as_ref()?;
+    if let Some(why) = &dpdk.failed {
+        return Some(format!("DPDK serves no device, and only sockets answer: {why}"));
+    }
+    let gone = |device: &&DpdkDeviceStatus| device.failed.is_some() || device.gone;
+    let device = dpdk.devices.iter().find(gone)?;
+    Some(match &device.failed {
+        Some(why) => format!("a device is not served by DPDK: {why}"),
+        None => format!("{} was removed: restart the server once it is back", device.name),
+    })
 }
 
 fn missing_reader(status: &Status) -> Option<String> {

@@ -8,6 +8,7 @@ mod anycast;
 mod api;
 mod certificates;
 pub mod command;
+mod dpdk;
 pub mod explain;
 mod faults;
 mod fleet;
@@ -29,6 +30,7 @@ mod xdp;
 pub use anycast::AnycastStatus;
 pub use api::ApiStatus;
 pub use certificates::CertificateStatus;
+pub use dpdk::{DpdkDeviceStatus, DpdkQueueStatus, DpdkStatus};
 pub use faults::{Fault, fault_kinds, find_faults, unanswered_suffixes};
 pub use fleet::{FleetStatus, Member};
 pub use health::HealthStatus;
@@ -82,6 +84,8 @@ pub struct Status {
     pub hosts: Vec<HostsStatus>,
     /// The interface served by AF_XDP; `None`: not configured.
     pub xdp: Option<XdpStatus>,
+    /// The devices served by DPDK; `None`: not configured.
+    pub dpdk: Option<DpdkStatus>,
     /// Why zones are not saved to disk; `None`: they are, or need not be.
     pub saving: Option<String>,
     /// Threads that apply changes and that panicked. Their zones do not change until a restart.

@@ -1,7 +1,7 @@
 //! Faults of a config that depend on this machine, and that would only show at the start or later.
 use admin::Endpoint;
 use config::{Admin, Config, Diagnostic, Etcd, StoreKind, holds, trust};
-use data_plane::check_placement;
+use data_plane::{check_dpdk, check_placement};
 use listen::{Certificates, Tls};
 use process::Identity;
 use rustix::fs::{Access, access};
@@ -20,15 +20,16 @@ pub struct StartupReport {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Checks what the start needs: CPUs, addresses, the user, the files that `[api.tls]` and `[etcd]`
-/// name, the admin socket, the file of the query log, and that the server's user can read what it
-/// has to. Changes nothing.
+/// Checks what the start needs: CPUs, DPDK, addresses, the user, the files that `[api.tls]` and
+/// `[etcd]` name, the admin socket, the file of the query log, and that the server's user can read
+/// what it has to. Changes nothing.
 pub fn check_startup(config: &Config) -> StartupReport {
     let file = config.file.as_deref().unwrap_or(Path::new("dunlin.toml"));
     let mut messages = Vec::new();
     let (user, group) = (&config.server.user, &config.server.group);
     messages.extend(Identity::check(user, group).err().map(|error| error.to_string()));
     messages.extend(check_placement(config).err().map(|error| error.to_string()));
+    messages.extend(check_dpdk(config));
     messages.extend(shared_ports(config));
     messages.extend(own_rules(config));
     if let Some(path) =

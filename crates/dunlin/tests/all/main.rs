@@ -7,6 +7,8 @@
 mod anycast_bed;
 mod clustered;
 mod fleet_node;
+#[path = "../../../dataplane/port-dpdk/tests/all/end.rs"]
+mod memif_end;
 #[path = "../../../dataplane/port-xdp/tests/all/kernel/wire.rs"]
 mod pair;
 mod served;
@@ -23,6 +25,7 @@ mod cpus_events;
 mod cpus_kernel;
 mod data_dir;
 mod demo;
+mod dpdk;
 mod fleet;
 mod fleet_faults;
 mod fleet_health;

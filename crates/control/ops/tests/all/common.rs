@@ -2,10 +2,10 @@
 
 use ops::Ops;
 use server_status::{
-    AnycastStatus, ApiStatus, CacheStatus, ConfigStatus, HealthStatus, HostsStatus,
-    KubernetesStatus, KubernetesStream, ServerState, SignatureSpan, Status, StatusHistogram,
-    StoreStatus, StreamStatus, ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState,
-    ZoneStatus,
+    AnycastStatus, ApiStatus, CacheStatus, ConfigStatus, DpdkDeviceStatus, DpdkQueueStatus,
+    DpdkStatus, HealthStatus, HostsStatus, KubernetesStatus, KubernetesStream, ServerState,
+    SignatureSpan, Status, StatusHistogram, StoreStatus, StreamStatus, ThreadStatus,
+    UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -163,6 +163,7 @@ pub fn status(looks: u64) -> Status {
             ..AnycastStatus::default()
         }),
         xdp: Some(xdp(looks)),
+        dpdk: Some(dpdk(looks)),
         cache: Some(CacheStatus { hits: looks, misses: 1, ..CacheStatus::default() }),
         store: Some(StoreStatus { revision: looks, zones: 1, ..StoreStatus::default() }),
         api: Some(api(looks)),
@@ -201,6 +202,18 @@ fn xdp(looks: u64) -> XdpStatus {
         }],
         ..XdpStatus::default()
     }
+}
+
+fn dpdk(looks: u64) -> DpdkStatus {
+    let device = DpdkDeviceStatus {
+        name: "net_memif0".into(),
+        up: true,
+        received: looks,
+        lost: [("missed".to_owned(), looks)].into(),
+        queues: vec![DpdkQueueStatus { polls: 2 * looks, empty_polls: looks }],
+        ..DpdkDeviceStatus::default()
+    };
+    DpdkStatus { devices: vec![device], ..DpdkStatus::default() }
 }
 
 fn api(looks: u64) -> ApiStatus {

@@ -2,8 +2,9 @@
 use super::*;
 use crate::HeldZone;
 use crate::{
-    AnycastStatus, ApiStatus, CertificateStatus, FleetStatus, HostsStatus, KubernetesStream,
-    PanicStatus, SignatureSpan, StoreZoneFault, TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
+    AnycastStatus, ApiStatus, CertificateStatus, DpdkDeviceStatus, DpdkStatus, FleetStatus,
+    HostsStatus, KubernetesStream, PanicStatus, SignatureSpan, StoreZoneFault, TapStatus,
+    UpstreamStatus, XdpStatus, ZoneStatus,
 };
 
 /// A server of which every part is configured and works.
@@ -46,6 +47,10 @@ fn healthy() -> Status {
             ..Default::default()
         }),
         xdp: Some(XdpStatus { interface: "eth0".into(), ..Default::default() }),
+        dpdk: Some(DpdkStatus {
+            devices: vec![DpdkDeviceStatus { name: "net_memif0".into(), ..Default::default() }],
+            ..Default::default()
+        }),
         tap: TapStatus { dnstap_wanted: true, dnstap_connected: true, ..Default::default() },
         ..Status::default()
     }
@@ -111,6 +116,9 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("signatures_expiring", |status| status.zones[0].signatures = span(86_400), "soon: a.test."),
     ("zones_not_saved", |status| status.saving = why(), "disk: why"),
     ("xdp_missing", |status| xdp(status).failed = why(), "eth0 is served by sockets only: why"),
+    ("dpdk_missing", |status| dpdk(status).failed = why(), "only sockets answer: why"),
+    ("dpdk_missing", |status| dpdk(status).devices[0].failed = why(), "not served by DPDK: why"),
+    ("dpdk_missing", |status| dpdk(status).devices[0].gone = true, "net_memif0 was removed"),
     ("query_log_failed", |status| status.tap.log_fault = why(), "why"),
     ("dnstap_no_reader", |status| status.tap.dnstap_connected = false, "no reader"),
 ];
@@ -149,6 +157,10 @@ fn cluster(status: &mut Status) -> &mut KubernetesStatus {
 
 fn health(status: &mut Status) -> &mut HealthStatus {
     status.health.as_mut().expect("checks")
+}
+
+fn dpdk(status: &mut Status) -> &mut DpdkStatus {
+    status.dpdk.as_mut().expect("devices")
 }
 
 fn xdp(status: &mut Status) -> &mut XdpStatus {

@@ -37,7 +37,7 @@ fn violations_of(text: &str, pending: &HashSet<&str>) -> Vec<String> {
             wrong.push(format!("{number}: \"not yet\" names no row, as in \"not yet (21.3)\""));
         }
         for row in named.into_iter().filter(|row| !pending.contains(row)) {
-            wrong.push(format!("{number}: {row} is no pending row of {ROWS}: is it there now?"));
+            wrong.push(format!("{number}: {row} is not a pending row of {ROWS}: is it there now?"));
         }
     }
     wrong

@@ -35,7 +35,8 @@ pub enum Command {
     ///
     /// SIGHUP reloads the config and every zone file. SIGUSR1 logs the counters of each thread.
     /// SIGTERM drains: the server answers for `[server] drain` while /readyz fails. SIGINT does not
-    /// wait. Both answer the queries already received. A second signal ends the server at once.
+    /// wait. In both cases it answers the queries that it has already received. A second signal
+    /// ends the server at once.
     #[command(after_help = "Examples:\n  \
         dunlin serve -c /etc/dunlin/dunlin.toml\n  \
         dunlin serve                 every key at its default: port 53 on all addresses\n  \
@@ -196,13 +197,13 @@ pub enum Command {
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
         dunlin import corefile Corefile --folder /etc/dunlin")]
     Import(Import),
-    /// Start the keeper of announced addresses, again and again.
+    /// Start the keeper of the announced addresses, and restart it when it ends.
     #[command(
         hide = true,
         after_help = "Example: `dunlin serve` starts it, with a socket as its standard input."
     )]
     AnycastStarter(AnycastProcess),
-    /// Hold the routes to announced addresses while the server says so.
+    /// Hold the routes to the announced addresses as long as the server asks for it.
     #[command(
         hide = true,
         after_help = "Example: `dunlin serve` starts it, with a socket as its standard input."
@@ -228,7 +229,7 @@ pub enum Command {
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Read this config. Without it every key has its default.
+    /// Read this config. Default: every key has its default.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Replace the running server without losing a query: receive its sockets and connections.
@@ -308,11 +309,11 @@ pub enum ImportFrom {
 
 #[derive(Args, Debug)]
 pub struct ImportCorefile {
-    /// Corefile to convert; standard input without it.
+    /// Corefile to convert. Default: standard input.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Write dunlin.toml and files such as hosts entries into this folder. Without it, dunlin.toml
-    /// goes to standard output.
+    /// Write dunlin.toml and files such as hosts entries into this folder. Default: write
+    /// dunlin.toml to standard output.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
 }

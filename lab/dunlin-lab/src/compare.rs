@@ -45,14 +45,14 @@ pub const EXAMPLES: &str = "Examples:\n  \
 /// Held by benches, too.
 pub(crate) const LOCK: &str = "/run/lock/dunlin-bench";
 
-/// The name of the two hosts.
+/// Name of the pair of hosts, as `dunlin-lab hosts` has it.
 const HOSTS: &str = "compare";
 
 #[derive(Args, Debug)]
 pub struct Compare {
-    /// The servers; the others are seen beside the first. Without any, those that serve a zone by
-    /// sockets, or with --forward those that forward. dunlin-xdp and knot-xdp serve by AF_XDP; with
-    /// one of them, all run one after the other instead of side by side.
+    /// The servers; the others are compared with the first. Default: all that serve a zone over
+    /// sockets, or with --forward all that forward. dunlin-xdp and knot-xdp use AF_XDP; with one of
+    /// them, the servers run one after the other, not at the same time.
     #[arg(value_name = "SERVER", value_parser = ServerKind::named)]
     servers: Vec<&'static ServerKind>,
     /// The zone that the servers serve.
@@ -68,40 +68,40 @@ pub struct Compare {
     #[arg(long)]
     forward: bool,
     /// Exit with status 1 if this is missed: FIGURE SERVER[/SERVER] >= NUMBER, or <=. Figures:
-    /// best, most, kept (what an overload leaves of the best), p50, p99, cpu, upstream. Instead of
-    /// the first server: all; of the second: others, echo.
+    /// best, most, kept (share of the best rate that remains under overload), p50, p99, cpu,
+    /// upstream. Instead of the first server: all; of the second: others, echo.
     #[arg(long, value_name = "LIMIT")]
     limit: Vec<Limit>,
     /// Title of the bundle and its pages.
     #[arg(long, value_name = "TEXT", default_value = "Performance beside other servers")]
     title: String,
-    /// How often each is measured; from six on medians have an interval, and differences can be
-    /// proven among up to five servers, from seven on among all.
+    /// Number of rounds. Six or more give medians an interval, and prove differences among up to
+    /// five servers; seven or more, among all.
     #[arg(long, default_value_t = 7)]
     rounds: usize,
-    /// How long each trial is.
+    /// Length of a trial.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = length)]
     length: u64,
-    /// Queries a second that no server is thought to answer.
+    /// Rate for overload: more queries a second than any server can answer.
     #[arg(long, value_name = "RATE", default_value = "500k", value_parser = read_number)]
     highest: f64,
     /// A program that is not in PATH.
     #[arg(long, value_name = "SERVER=PATH", value_parser = binary)]
     binary: Vec<(String, PathBuf)>,
-    /// CPUs of the servers, each of which gets a thread on every one; without it, the first.
+    /// CPUs of the servers; each server runs a thread on each. Default: the first CPU.
     #[arg(long, value_name = "CPUS")]
     server_cpus: Option<CpuList>,
-    /// CPUs of the generator; without it, the second.
+    /// CPUs of the generator. Default: the second CPU.
     #[arg(long, value_name = "CPUS")]
     client_cpus: Option<CpuList>,
-    /// Prints the servers' configs, and measures nothing.
+    /// Print the servers' configs, and measure nothing.
     #[arg(long)]
     print_configs: bool,
     /// Write a bundle, and its report beside it.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
-    /// Bundle of earlier results: what has changed since. Refused where the machines differ in what
-    /// matters.
+    /// Compare with this bundle of earlier results. The command refuses a bundle whose machine
+    /// differs in a relevant property.
     #[arg(long, value_name = "FILE")]
     with: Option<PathBuf>,
     /// Writes the page.
@@ -154,7 +154,7 @@ impl Compare {
 
     /// Packets are received by interrupts: a polling thread has to wait for the server or the
     /// generator on its CPU, and from some 60,000 packets a second on the wire loses what comes
-    /// meanwhile, which is no server's fault.
+    /// meanwhile, which is not the fault of a server.
     fn hosts(&self) -> Result<Options, String> {
         let cpus = (self.server_cpus.as_ref(), self.client_cpus.as_ref());
         Ok(Options { layout: Layout::Steered, ..Options::new(HOSTS, cpus.0, cpus.1)? })
@@ -213,7 +213,7 @@ pub(crate) fn alone(path: &Path) -> Result<File, String> {
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(format!(
-            "something else measures here and holds {}: wait for its end",
+            "another measurement runs here and holds {}: wait for its end",
             path.display()
         )),
         Err(TryLockError::Error(error)) => Err(told(error)),

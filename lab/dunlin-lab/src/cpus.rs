@@ -32,10 +32,10 @@ pub const EXAMPLES: &str = "Examples:\n  \
 
 #[derive(Args, Debug)]
 pub struct Cpus {
-    /// Experiments; without any, all.
+    /// Experiments. Default: all.
     #[arg(value_name = "EXPERIMENT", value_enum)]
     experiments: Vec<Experiment>,
-    /// Three short runs of each setting instead of ten.
+    /// Make three short runs of each setting instead of ten.
     #[arg(long)]
     quick: bool,
     /// Runs of each setting.
@@ -44,25 +44,25 @@ pub struct Cpus {
     /// Seconds of a run: 0.1 to 600.
     #[arg(short = 'l', long, value_name = "SECONDS", value_parser = run_seconds)]
     length: Option<f64>,
-    /// The program of `dunlin`; without it that beside this one, or in PATH.
+    /// Path of `dunlin`. Default: the one in the folder of this program, or in PATH.
     #[arg(long, value_name = "FILE")]
     dunlin: Option<PathBuf>,
-    /// The command of the experiment `program`, which is timed.
+    /// Command that the experiment `program` times.
     #[arg(long, value_name = "COMMAND")]
     program: Option<String>,
-    /// The bundle, and its report beside it.
+    /// Bundle to write; its report gets the same name with .html.
     #[arg(long, value_name = "FILE", default_value = "cpus.json")]
     bundle: PathBuf,
-    /// Writes the tables as a Markdown page, and the plots beside it.
+    /// Write the tables as a Markdown page, with the plots in the same folder.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// A sentence for the report, such as what else ran on the machine.
+    /// Comment for the report, such as what else ran on the machine.
     #[arg(long, value_name = "TEXT")]
     remark: Vec<String>,
-    /// What this process does for another one.
+    /// The work of a process that an experiment starts.
     #[arg(long, hide = true, value_enum)]
     work: Option<Kind>,
-    /// How much of it: JSON.
+    /// The amount of work: JSON.
     #[arg(long, hide = true, requires = "work")]
     amount: Option<String>,
 }
@@ -70,11 +70,11 @@ pub struct Cpus {
 /// An experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Experiment {
-    /// A Guaranteed victim with half of the CPUs, beside a Burstable stress.
+    /// A Guaranteed workload with half of the CPUs, while a Burstable one loads the rest.
     Victim,
     /// Two workloads, each Guaranteed or Burstable.
     Pairs,
-    /// One program alone, on all CPUs but one.
+    /// One program, alone, on all CPUs except one.
     Program,
     /// Bursts of more threads than CPUs, with and without a quota.
     Throttle,

@@ -13,16 +13,16 @@ use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 pub struct Doctor {
-    /// The CPUs of the server's threads, one each: then those are looked at, and whether packets
-    /// come to them.
+    /// CPUs of the server's threads, one per thread: check these CPUs, and whether they receive the
+    /// packets.
     #[arg(long, value_name = "CPUS")]
     pub cpus: Option<cpu::CpuList>,
     #[command(flatten)]
     pub looked: ManifestArgs,
-    /// Judges a manifest that `dunlin-lab manifest -o json` wrote, instead of this machine.
+    /// Check a manifest that `dunlin-lab manifest -o json` wrote, instead of this machine.
     #[arg(long, value_name = "FILE", conflicts_with = "devices")]
     pub manifest: Option<PathBuf>,
-    /// How it is written.
+    /// Write the result as text or as JSON.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }
@@ -30,7 +30,7 @@ pub struct Doctor {
 /// Does it.
 ///
 /// # Errors
-/// A device is not there, or the file is no manifest.
+/// A device is not there, or the file is not a manifest.
 pub fn run(command: &Doctor) -> Result<ExitCode, Box<dyn Error>> {
     let manifest = match &command.manifest {
         Some(path) => read(path)?,

@@ -26,21 +26,22 @@ pub struct Echo {
     /// I/O model of each thread.
     #[arg(long, value_parser = models(), default_value = Model::Recvmmsg.name())]
     pub model: Model,
-    /// Processes. One is the command itself; more are forked, and end with it.
+    /// Processes. Number of processes. The command itself is the first; it forks the others, and
+    /// they end with it.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub processes: usize,
     /// Threads of each process.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub threads: usize,
-    /// One socket for all threads of all processes, instead of one each (SO_REUSEPORT).
+    /// Use one socket for all threads of all processes, instead of one per thread (SO_REUSEPORT).
     #[arg(long)]
     pub shared: bool,
     /// Datagrams a call (recvmmsg, io_uring, packet), or a wake-up (poll, select, epoll), at most:
-    /// 1 to 1024. Without it 64; blocking, spin and xdp_tx
-    /// always have 1, worker and af_xdp always 64.
+    /// 1 to 1024. Default: 64. The batch of blocking, spin and xdp_tx is always 1, that of worker
+    /// and af_xdp 64.
     #[arg(long, value_name = "NUMBER")]
     pub batch: Option<usize>,
-    /// Pins each thread to one of these CPUs, such as 0-3,8, in turns.
+    /// Pin each thread to one of these CPUs, such as 0-3,8, in turn.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuList>,
     /// Receive buffer of a socket, the kernel's bookkeeping included.
@@ -55,7 +56,7 @@ pub struct Echo {
     /// Spend this many nanoseconds more on each query, to simulate a slow server.
     #[arg(long, value_name = "NUMBER", default_value_t = 0)]
     pub spin_ns: u64,
-    /// Network namespace of the sockets, one of `ip netns list`.
+    /// Network namespace of the sockets, as `ip netns list` shows it.
     #[arg(long, value_name = "NAME")]
     pub netns: Option<String>,
     /// End after this many seconds.
@@ -64,12 +65,12 @@ pub struct Echo {
     /// Interval of output: 100ms to 1h.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = read_interval)]
     pub interval: Duration,
-    /// Output format. JSON: an object on a line for each interval, and one at the end.
+    /// Output format. JSON: one object per line for each interval, and one at the end.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }
 
-/// The models by name, each with its line.
+/// Names and descriptions of the models.
 fn models() -> impl TypedValueParser<Value = Model> {
     let names = Model::ALL.map(|model| PossibleValue::new(model.name()).help(model.about()));
     PossibleValuesParser::new(names)

@@ -14,10 +14,10 @@ use std::process::ExitCode;
 
 #[derive(Args, Debug)]
 pub struct Import {
-    /// Files with the output of dnsperf, resperf or kxdpgun; of several, runs of one setting.
+    /// Output of dnsperf, resperf or kxdpgun. Several files are runs of one setting.
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
-    /// Appends them to a history, as one result of --series.
+    /// Append the files to a history, as one result of --series.
     #[arg(long, value_name = "FILE", requires = "series")]
     history: Option<PathBuf>,
     /// The series, such as `knot, 10 k names`.
@@ -30,13 +30,13 @@ pub struct History {
     /// The history: a JSON object on each line.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Appends the results of a bundle first.
+    /// Append the results of a bundle first.
     #[arg(long, value_name = "BUNDLE")]
     add: Vec<PathBuf>,
-    /// Writes a page with a chart of each series.
+    /// Write a page with a chart of each series.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-    /// Exit status 1 if the last level of a series is lower than the one before it.
+    /// Exit with status 1 if the last level of a series is lower than the level before.
     #[arg(long)]
     fail: bool,
 }

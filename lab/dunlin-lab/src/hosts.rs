@@ -17,14 +17,14 @@ pub struct Hosts {
 
 #[derive(Debug, Subcommand)]
 pub enum Act {
-    /// Makes both hosts. Those that are there as wanted already are left as they are.
+    /// Create both hosts. Hosts that exist with these options stay as they are.
     ///
     /// Needs root, and Debian's packages iproute2, ethtool and util-linux.
     #[command(after_help = "Examples:\n  \
         dunlin-lab hosts up\n  \
         dunlin-lab hosts up --server-cpus 2-5 --client-cpus 6-9 --queues 4")]
     Up(Up),
-    /// Removes both hosts, and whatever is left of them.
+    /// Remove both hosts, also if only parts of them exist.
     #[command(after_help = "Examples:\n  \
         dunlin-lab hosts down\n  \
         dunlin-lab hosts down --end")]
@@ -34,20 +34,23 @@ pub enum Act {
         dunlin-lab hosts status\n  \
         dunlin-lab hosts status -o json | jq -r '.hosts[].netns'")]
     Status(Show),
-    /// Runs a command on a host: in its network, on its CPUs. Its exit status is the command's.
+    /// Run a command on a host: in its network, on its CPUs. The exit status is that of the
+    /// command.
     #[command(after_help = "Examples:\n  \
         dunlin-lab hosts exec server -- knotd -c knot.conf\n  \
         dunlin-lab hosts exec client -- dig @10.99.0.1 example.org")]
     Exec(Exec),
-    /// Prints the CPU seconds that processes have used so far, and what received for their host.
+    /// Print the CPU time that processes and the receiving threads of their host have used, in
+    /// seconds.
     ///
-    /// What received are its polling threads: all that its packets cost, but with the layout
-    /// `steered`, where interrupts receive and no process is charged.
+    /// The receiving threads are the host's polling threads, which do all the work of the kernel
+    /// for its packets. With the layout `steered` there are none: interrupts receive, and no
+    /// process is charged.
     #[command(after_help = "Example:\n  dunlin-lab hosts time server \"$(pidof knotd)\"")]
     Time(Time),
 }
 
-/// Which two hosts.
+/// Names a pair of hosts.
 #[derive(Args, Debug)]
 pub struct Named {
     /// Prefix of namespace and device names; hosts of several names can be up.
@@ -59,15 +62,15 @@ pub struct Named {
 pub struct Up {
     #[command(flatten)]
     pub named: Named,
-    /// The CPUs that receive packets: `whole`, each host's own CPUs, by polling threads; `steered`,
-    /// each host's own CPUs, by interrupts; `shared`, as `whole`, but what AF_XDP sends is received
-    /// by the sender's.
+    /// CPUs that receive packets: `whole`, the receiving host's, by polling threads; `steered`, the
+    /// receiving host's, by interrupts; `shared`, as `whole`, but packets sent by AF_XDP are
+    /// received on the sender's CPUs.
     #[arg(long, value_name = "LAYOUT", default_value_t = Layout::Whole)]
     pub layout: Layout,
-    /// CPUs of the server's host; without it, the first that may be used.
+    /// CPUs of the server's host. Default: the first that this process may use.
     #[arg(long, value_name = "CPUS")]
     pub server_cpus: Option<cpu::CpuList>,
-    /// CPUs of the clients' host; without it, the second.
+    /// CPUs of the clients' host. Default: the second.
     #[arg(long, value_name = "CPUS")]
     pub client_cpus: Option<cpu::CpuList>,
     /// Receive and send queues of each device.
@@ -82,7 +85,7 @@ pub struct Up {
 pub struct Down {
     #[command(flatten)]
     pub named: Named,
-    /// End the processes in them first: SIGTERM, then SIGKILL.
+    /// End the processes on the hosts first: SIGTERM, then SIGKILL.
     #[arg(long)]
     pub end: bool,
 }
@@ -91,7 +94,7 @@ pub struct Down {
 pub struct Show {
     #[command(flatten)]
     pub named: Named,
-    /// How it is written.
+    /// Write the result as text or as JSON.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }
@@ -103,7 +106,7 @@ pub struct Exec {
     /// The host: server or client.
     #[arg(value_name = "HOST")]
     pub side: Side,
-    /// The command and its words.
+    /// Command to run, with its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub words: Vec<String>,
 }

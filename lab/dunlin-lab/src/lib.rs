@@ -49,10 +49,11 @@ struct Lab {
 
 #[derive(Debug, Subcommand)]
 enum Act {
-    /// Answer every query with itself, QR set: the highest rate that this machine can answer.
+    /// Answer every query with itself and the QR flag set, to find the highest rate of this
+    /// machine.
     ///
-    /// The echo parses nothing and looks nothing up. The difference between a server and an echo of
-    /// the same model is the cost of the server itself. Datagrams that are no query (QR set, or
+    /// The echo neither parses nor looks up names. The difference between a server and an echo of
+    /// the same model is the cost of the server itself. Datagrams that are not queries (QR set, or
     /// shorter than a DNS header) are dropped and counted. The echo runs until SIGINT, SIGTERM or
     /// the end of --seconds, and then prints its counts. Exit status 1: a thread or process failed.
     #[command(after_help = "Examples:\n  \
@@ -64,11 +65,11 @@ enum Act {
         by a hash of their addresses and ports.\n\
         CPU time is that of the echo's threads, without interrupts and kernel threads.")]
     Echo(echo::Echo),
-    /// Make two hosts of this machine, so that a server and its clients have a CPU each.
+    /// Create two hosts on this machine, so that a server and its clients have CPUs of their own.
     ///
-    /// Each host is a network namespace, with a wire between both. The server has 10.99.0.1 and
+    /// Each host is a network namespace; a virtual link connects them. The server has 10.99.0.1 and
     /// fd99::1. The clients have 10.99.0.2 and fd99::2, and all of 10.98.0.0/16 and fd98::/64.
-    /// Results on them compare servers; they do not predict rates on another machine.
+    /// Results from these hosts compare servers; they do not predict rates on other machines.
     #[command(after_help = "Examples:\n  \
         dunlin-lab hosts up\n  \
         dunlin-lab hosts exec server -- dunlin serve -c dunlin.toml &\n  \
@@ -90,7 +91,7 @@ enum Act {
     /// Report problems that make measurements on this machine unreliable.
     ///
     /// Each finding states the problem, why it matters, and a remedy. Exit status 1: results would
-    /// be unreliable. Findings that only cost speed do not count for it.
+    /// be unreliable. Findings that only reduce speed do not change the exit status.
     #[command(after_help = "Examples:\n  \
         dunlin-lab doctor\n  \
         dunlin-lab doctor --cpus 2-5 --device eth0\n  \
@@ -99,8 +100,8 @@ enum Act {
     /// Apply the settings that `doctor` recommends, while a command runs or until `tune restore`.
     ///
     /// Larger buffers and budgets, the governor `performance`, and the CPUs that receive a device's
-    /// packets. Old values are on disk before a setting changes, and are restored when the command
-    /// has ended. If this program is killed, the next `dunlin-lab` restores them. Needs root.
+    /// packets. The old value of each setting is written to disk first, and restored when the
+    /// command ends. If this program is killed, the next `dunlin-lab` restores them. Needs root.
     #[command(after_help = "Examples:\n  \
         dunlin-lab tune --device eth0 --cpus 2-5 --dry-run\n  \
         dunlin-lab tune --device eth0 --cpus 2-5 -- make bench-compare-sockets\n  \
@@ -109,10 +110,10 @@ enum Act {
     Tune(tune::Tune),
     /// Send queries at planned times, and report the outcome of each.
     ///
-    /// With --rate the loop is open: queries leave when they are due, whatever the server does, and
-    /// response times start there. Without it the loop is closed as in dnsperf: at most -q queries
-    /// are outstanding, and queries that slow answers prevent are not measured. Timeouts count in
-    /// all times, as more than the timeout.
+    /// With --rate the loop is open: queries leave at their planned times, whatever the server
+    /// does, and response times count from there. Without it the loop is closed as in dnsperf: at
+    /// most -q queries are outstanding, and queries that slow answers prevent are not measured. All
+    /// time statistics include timeouts, as longer than the timeout.
     ///
     /// Short flags mean the same as in dnsperf, except: -s takes an address, not a name; -t, -l and
     /// -S also take units (500ms); EDNS announces 1,232 bytes, not 4,096; -a also takes a prefix;
@@ -121,40 +122,43 @@ enum Act {
     Load(Box<load::Load>),
     /// Compare servers: the same zone, the same CPUs, in turn.
     ///
-    /// Dunlin, Knot, NSD, BIND, Unbound, dnsmasq and CoreDNS, each with a thread for each CPU and
-    /// otherwise as packaged, on two hosts made of this machine. All run all the time. Each round
-    /// measures each server at a common rate, at its best rate, and under overload; the next round
-    /// reverses the order. The first server runs twice: the difference of these two processes is
-    /// the noise floor, and smaller differences do not count. Needs root.
+    /// The servers are Dunlin, Knot, NSD, BIND, Unbound, dnsmasq and CoreDNS, with a thread for
+    /// each CPU and otherwise as packaged. They run on two hosts on this machine (`dunlin-lab
+    /// hosts`). All servers run during the whole comparison. Each round measures each server at a
+    /// common rate, at its best rate, and under overload; the next round reverses the order. The
+    /// first server runs twice: the difference between its two processes is the noise floor, and
+    /// smaller differences do not count. Needs root.
     #[command(after_help = compare::EXAMPLES)]
     Compare(Box<compare::Compare>),
     /// Find the highest rate at which a server meets its goals (MLRsearch).
     ///
     /// NDR is the highest rate without loss, PDR that with at most 0.5 % of loss, each in at least
     /// half of the trial time. A latency goal counts late answers as lost. All goals are searched
-    /// together. A trial that the generator could not send is repeated, and does not count against
-    /// the server.
+    /// together. A trial whose queries the generator could not send is repeated, and does not count
+    /// against the server.
     #[command(after_help = search::EXAMPLES)]
     Search(Box<search::Search>),
     /// Measure answers a second at every combination of settings, and fit the scalability law.
     ///
-    /// An echo, or a server with --server, answers on one of two hosts made of this machine. Its
-    /// processes, threads, I/O model, batch and core set are swept, and so is the way that packets
-    /// come. All points are measured once, then all again. Needs root.
+    /// An echo, or a server with --server, answers on one of two hosts on this machine. The
+    /// settings are its processes, threads, I/O model, batch and core set, and how packets are
+    /// received. Every point is measured once before any point is measured again. Needs root.
     #[command(after_help = sweep::EXAMPLES)]
     Sweep(Box<sweep::Sweep>),
-    /// Reproduce a published benchmark: its steps in its order, its figures beside today's.
+    /// Reproduce a published benchmark: repeat its steps in its order, and compare its figures with
+    /// new ones.
     ///
     /// isc-2015: an echo by number of processes, client and core set. bind-2008: resolvers on 1 to
-    /// N cores, hits and unique names, by a ramp. kdns: servers on the same cores. Each finding of
-    /// the original holds, does not, or cannot be seen on this machine, and why. Needs root.
+    /// N cores, hits and unique names, by a ramp. kdns: servers on the same cores. The report says
+    /// of each finding of the original whether it holds, does not, or cannot be seen on this
+    /// machine, and why. Needs root.
     #[command(after_help = reproduce::EXAMPLES)]
     Reproduce(Box<reproduce::Reproduce>),
-    /// Measure what CPUs of their own do for workloads: with and without `dunlin cpus manage`.
+    /// Measure the effect of exclusive CPUs on workloads, with and without `dunlin cpus manage`.
     ///
-    /// A victim beside a stress, two workloads beside each other, one program, and bursts under a
-    /// quota, each in control groups as a kubelet makes them. Runs with and without the manager
-    /// take turns. Needs root and cgroup v2.
+    /// The experiments are a workload while another one loads the machine, two workloads at the
+    /// same time, one program, and bursts under a quota. Each runs in control groups like those of
+    /// a kubelet. Runs with and without the manager take turns. Needs root and cgroup v2.
     #[command(after_help = cpus::EXAMPLES)]
     Cpus(cpus::Cpus),
     /// Write the report of a bundle: one HTML file that needs no network and no script.
@@ -167,7 +171,8 @@ enum Act {
     Verify(report::Verify),
     /// Run the commands of a bundle again.
     ///
-    /// Shows the commands first and asks. Only measuring commands of dunlin-lab are run.
+    /// Show the commands first, and ask for confirmation. Only measuring commands of dunlin-lab are
+    /// run.
     #[command(after_help = "Examples:\n  dunlin-lab replay search.json\n  \
         dunlin-lab replay search.json --yes")]
     Replay(report::Replay),
@@ -177,8 +182,8 @@ enum Act {
     Import(history::Import),
     /// Show trends of results, and name the points where they change.
     ///
-    /// A change is larger than the difference of equal runs. Results of two machines are two
-    /// series.
+    /// A change is larger than the difference of equal runs. Results of different machines are
+    /// different series.
     #[command(after_help = "Examples:\n  dunlin-lab history history.jsonl --add sweep.json\n  \
         dunlin-lab history history.jsonl --html history.html --fail")]
     History(history::History),

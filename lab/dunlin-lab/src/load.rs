@@ -78,7 +78,7 @@ struct WhenFlags {
     /// Open loop: Poisson arrivals, as of independent clients, instead of even ones.
     #[arg(long, requires = "rate")]
     poisson: bool,
-    /// Open loop: queries that are due together. The rate stays the same.
+    /// Open loop: number of queries that are due at the same time. The rate stays the same.
     #[arg(long, requires = "rate", default_value_t = 1)]
     burst: u32,
     /// Closed loop: outstanding queries of all threads together.
@@ -96,7 +96,7 @@ struct WhenFlags {
     /// Maximum number of queries; with --fleet, of lookups.
     #[arg(long, conflicts_with = "runs")]
     count: Option<u64>,
-    /// Timeout. A later answer does not count.
+    /// Timeout. Timeout: a later answer does not count.
     #[arg(short = 't', long, value_name = "TIME", default_value = "5s", value_parser = seconds)]
     timeout: u64,
 }
@@ -121,7 +121,8 @@ pub struct WhatFlags {
     /// Order of names: given, uniform, or zipf:EXPONENT, where the first name is the most frequent.
     #[arg(long, default_value = "given", value_parser = order)]
     order: Order,
-    /// Share of queries, 0 to 1, whose name was queried before. All others get a label in front.
+    /// Share of queries, 0 to 1, whose name was queried before (cache hits). All others get an
+    /// additional first label.
     #[arg(long, value_name = "SHARE", conflicts_with = "unique")]
     hit_rate: Option<f64>,
     /// Share of queries for names that no query has used before.
@@ -159,7 +160,7 @@ pub struct WhatFlags {
 
 #[derive(Args, Clone, Debug)]
 struct HowFlags {
-    /// Threads. Each has its own sockets.
+    /// Threads. Each thread has its own sockets.
     #[arg(short = 'T', long, default_value_t = 1)]
     threads: usize,
     /// Clients, each with an address of --sources. Default: 16 with --rate, else one.
@@ -195,8 +196,8 @@ struct HowFlags {
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
     /// Send queries of one length that are due together as one packet (UDP_SEGMENT), for higher
-    /// rates. The device splits it. Between two hosts of one machine the server's host splits it,
-    /// and pays for it.
+    /// rates. The device splits it. Between two hosts on one machine the server's host splits it,
+    /// at the cost of its CPU time.
     #[arg(long)]
     segments: bool,
     /// TCP: queries of a connection before it is replaced. Default: connections stay open.
@@ -215,21 +216,21 @@ struct JudgedFlags {
     /// Compare answers with a zone file: example.org=FILE.
     #[arg(long, value_name = "ZONE=FILE")]
     check: Option<String>,
-    /// Compare one in this many answers.
+    /// Compare only one in this many answers.
     #[arg(long, value_name = "NUMBER", default_value_t = 64, requires = "check")]
     check_one_in: u64,
     /// Processes of the server on this machine, whose CPU time the verdict uses. Default: processes
     /// with sockets at its address.
     #[arg(long, value_name = "PID", value_delimiter = ',')]
     server_pids: Vec<u32>,
-    /// Measure an echo before and after the load, as the ceiling for the verdict. Either a model,
-    /// such as recvmmsg: the echo then runs in the server's place, on its CPUs. Or the address of a
-    /// `dunlin-lab echo` beside a server on another machine.
+    /// Measure an echo before and after the load, as the ceiling for the verdict. Value: a model,
+    /// such as recvmmsg, to run the echo in place of the server, on its CPUs. Or the address of a
+    /// `dunlin-lab echo` on the machine of a remote server.
     #[arg(long, value_name = "MODEL|ADDRESS:PORT", value_parser = read_reference)]
     against_echo: Option<Reference>,
 }
 
-/// An echo beside the server.
+/// An echo to compare the server with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reference {
     Started(Model),
@@ -270,8 +271,8 @@ pub enum Calls {
     /// A ring that is shared with the kernel.
     #[value(name = "io_uring")]
     IoUring,
-    /// Whole frames by AF_XDP: as root, by an interface to another host, with one of its queues for
-    /// each thread. Sockets hold the ports.
+    /// AF_XDP: as root, through an interface to another host, with one queue of the interface for
+    /// each thread. Sockets reserve the ports.
     #[value(name = "af_xdp")]
     AfXdp,
 }
@@ -309,7 +310,7 @@ fn order(text: &str) -> Result<Order, String> {
         None if text == "given" => Ok(Order::Given),
         None if text == "uniform" => Ok(Order::Uniform),
         Some(("zipf", exponent)) => {
-            exponent.parse().map(Order::Zipf).map_err(|_| format!("`{exponent}` is no number"))
+            exponent.parse().map(Order::Zipf).map_err(|_| format!("`{exponent}` is not a number"))
         }
         _ => Err("expected given, uniform, or zipf:EXPONENT such as zipf:1".into()),
     }
@@ -376,7 +377,7 @@ impl Load {
     fn oracle(&self) -> Result<Option<Arc<Oracle>>, String> {
         let Some(check) = &self.judged.check else { return Ok(None) };
         let (zone, file) = check.split_once('=').ok_or("--check is as in example.org=FILE")?;
-        let zone = name(zone).map_err(|why| format!("--check: `{zone}` is no name: {why}"))?;
+        let zone = name(zone).map_err(|why| format!("--check: `{zone}` is not a name: {why}"))?;
         Oracle::read(std::path::Path::new(file), zone.as_name())
             .map(|oracle| Some(Arc::new(oracle)))
     }
@@ -426,7 +427,7 @@ impl Load {
             (Mode::Udp, Calls::Sockets) => Ok(Path::Udp { segments }),
             (Mode::Udp, Calls::IoUring) => Ok(Path::Uring { segments }),
             (Mode::Udp, Calls::AfXdp) if segments => {
-                Err("--segments has the kernel cut packets, and --path af_xdp goes past it".into())
+                Err("--segments has the kernel cut packets, and --path af_xdp bypasses it".into())
             }
             (Mode::Udp, Calls::AfXdp) => Ok(Path::Xdp),
             (Mode::Tcp, Calls::Sockets) => Ok(Path::Tcp { queries_per_connection }),

@@ -21,7 +21,7 @@ pub struct Manifest {
     /// Include the identity: host name, link addresses, the whole kernel command line.
     #[arg(long)]
     pub identify: bool,
-    /// How it is written; `diff` reads JSON.
+    /// Write the manifest as text or as JSON; `diff` reads JSON.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }
@@ -29,18 +29,18 @@ pub struct Manifest {
 /// The parts of the machine to read.
 #[derive(Args, Debug)]
 pub struct ManifestArgs {
-    /// A network device; may be given several times. Without it, those that are up and plugged in,
-    /// or, where there are none, all that are up.
+    /// A network device; may be given several times. Default: all devices that are up and have a
+    /// link; if none has, all that are up.
     #[arg(long = "device", value_name = "DEVICE")]
     pub devices: Vec<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Act {
-    /// Shows in what two manifests differ. Exit status 1 says that figures of both may not be
-    /// compared.
+    /// Show the differences between two manifests. Exit status 1 means that results of the two
+    /// machines are not comparable.
     ///
-    /// Differences that do not matter, such as the load, are shown last.
+    /// Irrelevant differences, such as the load, are shown last.
     #[command(after_help = "Examples:\n  \
         dunlin-lab manifest diff yesterday.json today.json\n  \
         dunlin-lab manifest diff -o json a b | jq '.[] | select(.matters).path'")]
@@ -49,14 +49,14 @@ pub enum Act {
 
 #[derive(Args, Debug)]
 pub struct Diff {
-    /// The one, as `dunlin-lab manifest -o json` wrote it; or results that hold it, of `dunlin lab
-    /// load -o json` or `dunlin-lab compare --json`.
+    /// First manifest, as `dunlin-lab manifest -o json` wrote it; or results that contain one, of
+    /// `dunlin-lab load -o json` or `dunlin-lab compare --json`.
     #[arg(value_name = "A")]
     pub a: PathBuf,
     /// The other.
     #[arg(value_name = "B")]
     pub b: PathBuf,
-    /// How it is written.
+    /// Write the result as text or as JSON.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
 }
@@ -64,7 +64,7 @@ pub struct Diff {
 /// Does it.
 ///
 /// # Errors
-/// A device is not there, or a file is no manifest.
+/// A device is not there, or a file is not a manifest.
 pub fn run(command: &Manifest) -> Result<ExitCode, Box<dyn Error>> {
     if let Some(Act::Diff(diff)) = &command.act {
         return compare(diff);

@@ -15,10 +15,10 @@ pub struct Report {
     /// The bundle.
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
-    /// The page; default: beside the bundle, with the ending .html.
+    /// Page to write. Default: the name of the bundle, with the ending .html.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Also writes the tables as a Markdown page.
+    /// Also write the tables as a Markdown page.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
     /// Derive verdicts and findings again from the raw data by the rules of this version, and write
@@ -39,7 +39,7 @@ pub struct Replay {
     /// The bundle.
     #[arg(value_name = "BUNDLE")]
     bundle: PathBuf,
-    /// Run without a question.
+    /// Run the commands without confirmation.
     #[arg(long)]
     yes: bool,
 }
@@ -139,7 +139,7 @@ pub fn replay(command: &Replay) -> Result<ExitCode, Box<dyn Error>> {
     }
     if !command.yes {
         if !io::stdin().is_terminal() {
-            return Err("no terminal for the question: --yes runs the commands above".into());
+            return Err("no terminal to ask for confirmation: --yes runs the commands above".into());
         }
         print!("Run these {} commands? [y/N] ", commands.len());
         io::stdout().flush()?;
@@ -174,7 +174,7 @@ fn check_command(words: &[String]) -> Result<(), String> {
     match is_right && !names_program {
         true => Ok(()),
         false => Err(format!(
-            "`{}` is no measuring command of dunlin-lab ({}), or names a program: nothing was run",
+            "`{}` is not a measuring command ({}), or names a program: nothing was run",
             words.join(" "),
             MEASURING.join(", ")
         )),

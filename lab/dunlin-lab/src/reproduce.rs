@@ -41,31 +41,31 @@ pub struct Reproduce {
     /// The study: isc-2015, bind-2008 or kdns.
     #[arg(value_name = "STUDY", value_parser = study)]
     study: StudyName,
-    /// Short runs, and fewer of them: up to 20 minutes.
+    /// Make fewer and shorter runs: up to 20 minutes in all.
     #[arg(long)]
     quick: bool,
-    /// The length of a run, instead of the study's own.
+    /// Length of a run, instead of the study's.
     #[arg(short = 'l', long, value_name = "TIME", value_parser = seconds)]
     length: Option<u64>,
-    /// Runs of each setting, instead of the study's own.
+    /// Runs of each setting, instead of the study's.
     #[arg(long)]
     runs: Option<usize>,
-    /// CPUs of the servers; without it, the first.
+    /// CPUs of the servers. Default: the first CPU.
     #[arg(long, value_name = "CPUS")]
     server_cpus: Option<CpuList>,
-    /// CPUs of the generator; without it, the second.
+    /// CPUs of the generator. Default: the second CPU.
     #[arg(long, value_name = "CPUS")]
     client_cpus: Option<CpuList>,
-    /// A program that is not in PATH.
+    /// Path of a program that is not in PATH.
     #[arg(long, value_name = "SERVER=PATH", value_parser = crate::compare::binary)]
     binary: Vec<(String, PathBuf)>,
-    /// The bundle, and its report beside it; default: STUDY.json.
+    /// Bundle to write; its report gets the same name with .html. Default: STUDY.json.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
-    /// Writes the tables as a Markdown page.
+    /// Write the tables as a Markdown page.
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
-    /// A sentence for the report, such as what else ran on the machine.
+    /// Comment for the report, such as what else ran on the machine.
     #[arg(long, value_name = "TEXT")]
     remark: Vec<String>,
 }

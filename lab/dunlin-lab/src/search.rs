@@ -52,10 +52,10 @@ pub struct Search {
     /// Trial time of a load, instead of the goal's own.
     #[arg(long, value_name = "TIME", value_parser = seconds)]
     duration_sum: Option<u64>,
-    /// Use short trials (200 ms, 1 s for each load, width 10 %), to see that a search works.
+    /// Use short trials (200 ms, 1 s for each load, width 10 %), to test the setup.
     #[arg(long)]
     quick: bool,
-    /// Trial time after which the search gives up.
+    /// End the search after this much trial time.
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = seconds)]
     time_max: u64,
     /// Afterwards send queries for this long at 90 % of the first goal's lower bound, and report
@@ -73,11 +73,11 @@ pub struct Search {
     /// answer that differs is right.
     #[arg(long, value_name = "NAME[=ADDRESS]", requires = "event")]
     watch: Option<Watch>,
-    /// Write a bundle, and its report beside it. With --repeat, a bundle for each search:
-    /// NAME-1.json and so on.
+    /// Write a bundle, and its report under the same name with .html. With --repeat, a bundle for
+    /// each search: NAME-1.json and so on.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
-    /// Search so many times, and exit with status 1 if the intervals of a goal do not overlap.
+    /// Search this many times, and exit with status 1 if the intervals of a goal do not overlap.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,

@@ -38,7 +38,7 @@ pub const EXAMPLES: &str = "Examples:\n  \
 
 /// Seconds of a sweep that begins without a question.
 const ASK_S: f64 = 3_600.0;
-/// Seconds that a run needs beside its length: starting what answers, reading counters.
+/// Seconds that a run needs in addition to its length: to start the server, to read counters.
 const OVERHEAD_S: f64 = 0.4;
 
 #[derive(Args, Debug)]
@@ -51,27 +51,27 @@ pub struct Sweep {
     /// Threads of each process; with --server, its workers.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', default_values_t = [1])]
     threads: Vec<usize>,
-    /// I/O models of the echo, as `dunlin-lab echo --model` has them.
+    /// I/O models of the echo, as for `dunlin-lab echo --model`.
     #[arg(long, value_name = "MODEL", value_delimiter = ',', default_value = "recvmmsg")]
     #[arg(value_parser = model)]
     model: Vec<Model>,
-    /// Datagrams in a system call; models with a fixed batch keep theirs.
+    /// Datagrams per system call; models with a fixed batch ignore it.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',')]
     batch: Vec<usize>,
-    /// Pin to core sets: each, pairs, triples, fours, or CPUs such as 0+2. Sets that the topology
-    /// makes equal are measured once.
+    /// Pin to core sets: each, pairs, triples, fours, or CPUs such as 0+2. Sets that are equal by
+    /// topology are measured once.
     #[arg(long, value_name = "SET", value_delimiter = ',')]
     cores: Vec<CoreSets>,
     /// Number of flows: source ports of one address, such as 8, or addresses:1000.
     #[arg(long = "flows", value_name = "FLOWS", value_delimiter = ',', default_value = "64")]
     spread: Vec<Spread>,
-    /// Which CPUs receive: whole (polling threads), steered (RPS to the server's CPUs) or shared.
+    /// Which CPUs receive packets: whole, steered or shared, as for `dunlin-lab hosts up --layout`.
     #[arg(long, value_name = "LAYOUT", value_delimiter = ',', default_value = "steered")]
     layout: Vec<Layout>,
     /// Queues of each device.
     #[arg(long, value_name = "NUMBER", value_delimiter = ',', default_values_t = [1])]
     queues: Vec<u32>,
-    /// Sweep --threads of these servers instead of an echo. Needs --zone.
+    /// Measure these servers instead of an echo, with each number of --threads. Needs --zone.
     #[arg(long, value_name = "SERVER", value_delimiter = ',', requires = "zone")]
     #[arg(value_parser = ServerKind::named)]
     server: Vec<&'static ServerKind>,
@@ -84,7 +84,7 @@ pub struct Sweep {
     /// Outstanding queries.
     #[arg(short = 'q', long, default_value_t = 512)]
     outstanding: usize,
-    /// Runs of each point; from six on its median has an interval.
+    /// Runs of each point; with six or more, the median has an interval.
     #[arg(long, default_value_t = 6)]
     runs: usize,
     /// The length of a run.
@@ -101,10 +101,11 @@ pub struct Sweep {
     /// CPUs of the generator.
     #[arg(long, value_name = "CPUS")]
     client_cpus: Option<CpuList>,
-    /// Bundle; its report is written beside it. After an interrupt, the same command resumes.
+    /// Bundle to write; its report gets the same name with .html. After an interrupt, the same
+    /// command resumes.
     #[arg(long, value_name = "FILE")]
     bundle: PathBuf,
-    /// Begin a sweep of many hours without confirmation.
+    /// Start a sweep of many hours without confirmation.
     #[arg(long)]
     yes: bool,
 }
@@ -228,7 +229,7 @@ impl Sweep {
             if stop.load(Ordering::Relaxed) {
                 bar.end();
                 return Err(format!(
-                    "stopped after {} of {all} runs: the same command goes on",
+                    "stopped after {} of {all} runs: the same command resumes",
                     entries.len()
                 ));
             }
@@ -268,7 +269,7 @@ impl Sweep {
             if stop.load(Ordering::Relaxed) {
                 bar.end();
                 return Err(
-                    "stopped before all costs were measured: the same command goes on".into()
+                    "stopped before all costs were measured: the same command resumes".into()
                 );
             }
             let costs = Some(costs.map(Box::new));
@@ -318,7 +319,7 @@ fn collect(points: Vec<Planned>, entries: Vec<Entry>) -> (Vec<Point>, Vec<RunRec
 /// Sweeps.
 ///
 /// # Errors
-/// The failed action, and a remedy. After an interrupt the same command goes on.
+/// The failed action, and a remedy. After an interrupt the same command resumes.
 pub fn run(command: &Sweep) -> Result<ExitCode, Box<dyn Error>> {
     let data = command.queries.data().map(digest).transpose()?;
     crate::bench::need_root()?;

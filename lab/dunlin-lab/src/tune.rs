@@ -18,26 +18,26 @@ use tokio::signal::unix::{SignalKind, signal};
 pub struct Tune {
     #[command(subcommand)]
     pub act: Option<Act>,
-    /// The network device that packets come by: its interrupts, queues and steering are set.
+    /// Network device to tune: its interrupts, queues and steering.
     #[arg(long, value_name = "DEVICE", requires = "cpus")]
     pub device: Option<String>,
-    /// The CPUs that are to take its packets, a queue each in turn.
+    /// CPUs that receive its packets; the queues are assigned in turn.
     #[arg(long, value_name = "CPUS", requires = "device")]
     pub cpus: Option<cpu::CpuList>,
-    /// Has threads of the kernel poll the device, each on one of these CPUs (threaded NAPI).
+    /// Poll the device in kernel threads, one on each of these CPUs (threaded NAPI).
     #[arg(long, requires = "device")]
     pub threads: bool,
     /// Busy-poll waiting sockets this long: 0 to 1000 microseconds.
     #[arg(long, value_name = "TIME", value_parser = clap::value_parser!(u32).range(0..=1_000))]
     pub busy_poll: Option<u32>,
-    /// Leaves settings as they are: buffers, budget, governor, irq, rps, xps, threads, busy-poll;
-    /// may be given several times.
+    /// Leave these settings unchanged: buffers, budget, governor, irq, rps, xps, threads,
+    /// busy-poll; may be given several times.
     #[arg(long, value_name = "KIND")]
     pub skip: Vec<Part>,
-    /// Shows what would be changed, and changes nothing.
+    /// Show what would change, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
-    /// Runs this command, and restores all when it has ended. Without it, the settings stay until
+    /// Run this command, and restore all settings when it ends. Without it, the settings stay until
     /// `dunlin-lab tune restore`.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "dry_run")]
     pub words: Vec<String>,
@@ -45,7 +45,7 @@ pub struct Tune {
 
 #[derive(Debug, Subcommand)]
 pub enum Act {
-    /// Restores what was tuned. There is nothing to do where nothing was.
+    /// Restore the settings that were tuned. The command does nothing if none were.
     #[command(after_help = "Example:\n  dunlin-lab tune restore")]
     Restore,
 }

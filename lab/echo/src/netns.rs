@@ -23,7 +23,7 @@ pub fn within<T>(name: Option<&str>, body: impl FnOnce() -> Result<T, Error>) ->
     let (own, other) = (open("/proc/thread-self/ns/net")?, open(&path)?);
     enter(&other, &path)?;
     let done = body();
-    enter(&own, "the way back to our own network namespace")?;
+    enter(&own, "the return to this process's network namespace")?;
     done
 }
 

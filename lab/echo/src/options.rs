@@ -221,9 +221,10 @@ impl Options {
             cpu::allowed().map_err(|error| Error::failed("which CPUs there are", error))?;
         match cpus.as_slice().iter().find(|cpu| !allowed.as_slice().contains(cpu)) {
             None => Ok(()),
-            Some(cpu) => {
-                Err(Error::Invalid(format!("CPU {cpu} is not one of those we may use: {allowed}")))
-            }
+            Some(cpu) => Err(Error::Invalid(format!(
+                "CPU {cpu} is not one that this process may use: \
+                                            {allowed}"
+            ))),
         }
     }
 }

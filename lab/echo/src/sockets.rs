@@ -96,7 +96,7 @@ fn set_busy_poll(fd: &OwnedFd, time: Duration) -> Result<(), Error> {
 /// Bytes of a socket's receive and send queues, as the kernel has them.
 ///
 /// # Errors
-/// It is no socket.
+/// It is not a socket.
 pub fn buffers(fd: impl AsFd) -> io::Result<(usize, usize)> {
     let fd = fd.as_fd();
     Ok((sockopt::socket_recv_buffer_size(fd)?, sockopt::socket_send_buffer_size(fd)?))

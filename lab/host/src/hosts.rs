@@ -84,7 +84,7 @@ impl FromStr for Side {
 
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|side| side.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no host of the bench: server or client"))
+        found.ok_or_else(|| format!("`{text}` is not a host of the bench: server or client"))
     }
 }
 
@@ -121,7 +121,12 @@ impl Options {
     /// # Errors
     /// There are CPUs to be chosen, and we may use one only.
     pub fn new(name: &str, server: Option<&CpuList>, client: Option<&CpuList>) -> Result<Self> {
-        let allowed = cpu::allowed().map_err(|e| format!("cannot tell which CPUs we have: {e}"))?;
+        let allowed = cpu::allowed().map_err(|e| {
+            format!(
+                "cannot read which CPUs this process may \
+                                                          use: {e}"
+            )
+        })?;
         let choose = |given: Option<&CpuList>, index: usize| {
             let chosen = allowed.as_slice().get(index).map(ToString::to_string);
             given.map(ToString::to_string).or(chosen).ok_or(
@@ -142,12 +147,20 @@ impl Options {
     /// An option is out of its bounds.
     pub fn check(&self) -> Result<()> {
         check_name(&self.name)?;
-        let allowed = cpu::allowed().map_err(|e| format!("cannot tell which CPUs we have: {e}"))?;
+        let allowed = cpu::allowed().map_err(|e| {
+            format!(
+                "cannot read which CPUs this process may \
+                                                          use: {e}"
+            )
+        })?;
         for side in Side::ALL {
             let cpus = self.cpus(side)?;
             if let Some(cpu) = cpus.as_slice().iter().find(|cpu| !allowed.as_slice().contains(cpu))
             {
-                return Err(format!("CPU {cpu}, for the {side}, is not ours: we have {allowed}"));
+                return Err(format!(
+                    "CPU {cpu}, for the {side}, is not one that this process may \
+                                    use: {allowed}"
+                ));
             }
         }
         if !QUEUES.contains(&self.queues) {
@@ -266,7 +279,7 @@ impl Hosts {
         match state::read(name)? {
             Some(options) if make::is_whole(&options) => Ok(Some(Self { options })),
             Some(_) => Err(format!(
-                "the hosts {name} are not whole any more; `dunlin lab hosts down --name {name}` \
+                "the hosts {name} are incomplete; `dunlin lab hosts down --name {name}` \
                  removes what is left"
             )),
             None => Ok(None),

@@ -129,14 +129,14 @@ impl Manifest {
     /// It is none, or one of another [`SCHEMA`].
     pub fn parse(json: &str) -> Result<Self> {
         let manifest: Self = serde_json::from_str(json)
-            .map_err(|error| format!("this is no manifest of a machine: {error}"))?;
+            .map_err(|error| format!("this is not a manifest of a machine: {error}"))?;
         match manifest.schema {
             SCHEMA => Ok(manifest),
             other => Err(format!("a manifest of schema {other}; this program reads {SCHEMA}")),
         }
     }
 
-    /// Of all that matters. It tells manifests apart; it is no protection against forgery.
+    /// Of all that matters. It tells manifests apart; it does not protect against forgery.
     fn hash(&self) -> String {
         let mut hash = Sha1::new();
         for (path, value) in leaves(self).into_iter().filter(|(path, _)| diff::matters(path)) {

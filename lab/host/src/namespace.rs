@@ -18,11 +18,11 @@ pub fn path(name: &str) -> PathBuf {
 /// There is no such namespace, or we are not root.
 pub fn enter(name: &str) -> Result<()> {
     if name.is_empty() || name.contains('/') {
-        return Err(format!("`{name}` is no name of a network namespace"));
+        return Err(format!("`{name}` is not a name of a network namespace"));
     }
     let path = path(name);
     let told = |why: std::io::Error| {
-        let there = "`ip netns list` tells which there are";
+        let there = "`ip netns list` lists the namespaces";
         format!("cannot enter the network namespace {name}: {why} ({there}; this needs root)")
     };
     let space = File::open(&path).map_err(told)?;

@@ -75,8 +75,8 @@ impl Session {
             if let Err(why) = self.change(change, step) {
                 let hint = format!("`--skip {}` leaves it as it is", change.part);
                 return match self.journal.restore(&self.machine, step) {
-                    Ok(_) => Err(format!("{why}; all is as it was ({hint})")),
-                    Err(error) => Err(format!("{why} ({hint}); and then: {error}")),
+                    Ok(_) => Err(format!("{why}; all settings were restored ({hint})")),
+                    Err(error) => Err(format!("{why} ({hint}); after that: {error}")),
                 };
             }
         }

@@ -1,7 +1,7 @@
 //! Servers beside each other: interleaved runs, what they say and what they do not.
 //!
-//! All servers run all the time, each with sockets of its own; an idle one sleeps. In each
-//! round every one is asked in turn, in the next round in the opposite order, so that what else the
+//! All servers run all the time, each with sockets of its own; an idle one sleeps. In each round
+//! every one is asked in turn, in the next round in the opposite order, so that what else the
 //! machine does and how it warms up meets all alike. The first one is there twice, as two processes
 //! (A/A): what these two differ by is the noise.
 

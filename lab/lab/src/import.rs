@@ -66,7 +66,7 @@ pub fn import(text: &str) -> Result<Imported> {
             remark: "answers are not matched with queries, and have no latency",
         });
     }
-    Err("this is no output of dnsperf, resperf or kxdpgun, or it has no end".into())
+    Err("this is not an output of dnsperf, resperf or kxdpgun, or it has no end".into())
 }
 
 #[cfg(test)]

@@ -116,7 +116,7 @@ pub fn measure(
         over.store(true, Ordering::Relaxed);
         let report = report?;
         let (before, begin_ns, watch, sleepers) = begun.expect("a load that has run was ready");
-        let sent = watch.join().map_err(|_| "the thread that looks panicked")?;
+        let sent = watch.join().map_err(|_| "the observing thread panicked")?;
         let stalls = sleepers.into_iter().filter_map(|sleeper| sleeper.join().ok().flatten());
         Ok::<_, String>((report, before, begin_ns, sent?, stalls.max()))
     })?;

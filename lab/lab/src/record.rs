@@ -252,7 +252,7 @@ impl RunRecord {
         expect(same, "measurements.load differs from outcomes");
         let same = (load.timeouts, load.wrong) == (o.timeouts, o.wrong);
         expect(same, "measurements.load differs from outcomes");
-        expect(self.seconds > 0.0 && self.seconds.is_finite(), "its length is no time");
+        expect(self.seconds > 0.0 && self.seconds.is_finite(), "its length is not a time");
         let is_open = self.rate.is_some();
         expect(is_open == load.open, "the planned rate contradicts measurements.load.open");
         if let Some(rate) = self.rate {
@@ -295,7 +295,11 @@ impl RunRecord {
         expect(fits(timeouts, self.outcomes.timeouts), "intervals: their timeouts are not all");
         let whole: BTreeMap<u64, u64> = self.response.0.iter().copied().collect();
         let is_part = |(value, count): (&u64, &u64)| whole.get(value).is_some_and(|w| count <= w);
-        expect(all.iter().all(is_part), "intervals: their response times are not in the whole");
+        expect(
+            all.iter().all(is_part),
+            "intervals: their response times are not in the histogram \
+                                         of the run",
+        );
         let is_all = is_cut || all.is_empty() || all == whole;
         expect(is_all, "intervals: their response times are not all");
     }

@@ -314,7 +314,7 @@ impl Drop for Server {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        // A process that has ended meanwhile is no failure: there is nothing left to stop.
+        // A process that has ended meanwhile is not a failure: there is nothing left to stop.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

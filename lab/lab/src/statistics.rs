@@ -38,7 +38,7 @@ pub const MEDIAN_MIN: usize = 6;
 /// The probability below which a difference is taken for real.
 pub const ALPHA: f64 = 1.0 - CONFIDENCE;
 
-/// The median; nothing of nothing, or of what is no number.
+/// The median; nothing of nothing, or of what is not a number.
 pub fn median(samples: &[f64]) -> Option<f64> {
     let sorted = sort(samples)?;
     let (low, high) = ((sorted.len() - 1) / 2, sorted.len() / 2);
@@ -136,7 +136,7 @@ pub fn difference(ratio: f64, floor: Option<f64>, p: f64) -> Difference {
     }
 }
 
-/// The samples in order; nothing where there is none, too many, or one that is no number.
+/// The samples in order; nothing where there is none, too many, or one that is not a number.
 fn sort(samples: &[f64]) -> Option<Vec<f64>> {
     if !(1..=SAMPLES_MAX).contains(&samples.len()) || !samples.iter().all(|s| s.is_finite()) {
         return None;

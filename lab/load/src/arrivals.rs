@@ -256,7 +256,7 @@ pub fn read_number(text: &str) -> Result<f64, String> {
     let plain = digits.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number = digits.parse::<f64>().ok().filter(|_| plain).map(|number| number * unit);
     number.filter(|number| *number > 0.0 && *number <= RATE_MAX).ok_or_else(|| {
-        format!("`{text}` is no rate above 0 and up to {RATE_MAX:.0}, such as 500, 50k or 1.5M")
+        format!("`{text}` is not a rate above 0 and up to {RATE_MAX:.0}, such as 500, 50k or 1.5M")
     })
 }
 
@@ -307,7 +307,7 @@ impl FromStr for Rate {
                 }
             }
             "times" => read_times(values),
-            _ => Err(format!("`{shape}` is no shape: ramp, steps, square or times")),
+            _ => Err(format!("`{shape}` is not a shape: ramp, steps, square or times")),
         }
     }
 }
@@ -328,7 +328,7 @@ fn captured(path: &str) -> Result<Rate, String> {
         times.push(time);
         match times.len() {
             ..=TIMES_MAX => Ok(()),
-            _ => Err(format!("it is one too many: at most {TIMES_MAX} queries")),
+            _ => Err(format!("the time is one too many: at most {TIMES_MAX} queries")),
         }
     })?;
     // Packets that several CPUs received may be out of order.
@@ -357,7 +357,7 @@ fn times(text: &str) -> Result<Rate, (usize, String)> {
         }
     }
     match times.len() {
-        0 => Err((1, "there is no time in it".into())),
+        0 => Err((1, "the file has no time".into())),
         _ => Ok(Rate::Captured(times.into())),
     }
 }

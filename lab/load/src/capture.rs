@@ -29,7 +29,7 @@ impl QueryFormat {
         }
     }
 
-    /// The format for this magic number; `None`: it is no capture.
+    /// The format for this magic number; `None`: it is not a capture.
     fn of(magic: [u8; MAGIC]) -> Option<Self> {
         let (big_endian, unit_ns) = match magic {
             [0xa1, 0xb2, 0xc3, 0xd4] => (true, 1_000),
@@ -55,7 +55,8 @@ pub(crate) fn is_capture(path: &Path) -> Result<bool, String> {
     let Ok(magic) = <[u8; MAGIC]>::try_from(magic) else { return Ok(false) };
     match magic {
         [0x0a, 0x0d, 0x0d, 0x0a] => Err(format!(
-            "{}: it is a capture of the form pcapng; `tcpdump -r FILE -w OTHER` makes it pcap",
+            "{}: it is a capture of the form pcapng; `tcpdump -r FILE -w OTHER` converts it to \
+             pcap",
             path.display()
         )),
         magic => Ok(QueryFormat::of(magic).is_some()),
@@ -75,7 +76,7 @@ fn queries(mut file: impl Read, seen: Seen<'_>) -> Result<(), String> {
     let mut head = [0; 24];
     file.read_exact(&mut head).map_err(|_| "it ends within its header".to_owned())?;
     let [a, b, c, d, ..] = head;
-    let form = QueryFormat::of([a, b, c, d]).ok_or("it is no capture (pcap)")?;
+    let form = QueryFormat::of([a, b, c, d]).ok_or("it is not a capture (pcap)")?;
     // The upper bits may say how long check sums of frames are.
     let link = Link(form.number([head[20], head[21], head[22], head[23]]) & 0x0fff_ffff);
     link.check()?;

@@ -35,7 +35,7 @@ impl Lookups {
     /// Of these names, as applications write them.
     ///
     /// # Errors
-    /// One that is no name, or a search list that is too long.
+    /// One that is not a name, or a search list that is too long.
     pub fn new<'a>(
         names: impl Iterator<Item = &'a str>,
         resolver: &Resolver,
@@ -111,7 +111,7 @@ impl Lookups {
 /// The names that are tried, in order; those that would be too long are left out.
 fn candidates(text: &str, resolver: &Resolver) -> Result<Vec<NameBuf>, String> {
     let read = |origin: Name<'_>| NameBuf::from_text(text.as_bytes(), origin);
-    let plain = read(Name::ROOT).map_err(|why| format!("`{text}` is no name: {why}"))?;
+    let plain = read(Name::ROOT).map_err(|why| format!("`{text}` is not a name: {why}"))?;
     if text.ends_with('.') {
         return Ok(vec![plain]);
     }

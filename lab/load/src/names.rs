@@ -77,7 +77,7 @@ impl QuestionSet {
     /// The names that a pattern gives for 0 to `count` - 1, each asked for `rtype`.
     ///
     /// # Errors
-    /// The pattern is none, or gives what is no name.
+    /// The pattern is none, or gives what is not a name.
     pub fn from_pattern(
         pattern: &str,
         count: usize,
@@ -88,7 +88,7 @@ impl QuestionSet {
         for number in 0..count {
             let text = fill(pattern, number as u64)?;
             let name = NameBuf::from_text(text.as_bytes(), Name::ROOT)
-                .map_err(|why| format!("`{text}` of the pattern is no name: {why}"))?;
+                .map_err(|why| format!("`{text}` of the pattern is not a name: {why}"))?;
             set.push(name.as_name(), rtype)?;
         }
         Ok(set)
@@ -149,7 +149,7 @@ pub(crate) fn each_line(
             }
             _ => {}
         }
-        let text = std::str::from_utf8(&line).map_err(|_| told("it is no UTF-8".into()))?;
+        let text = std::str::from_utf8(&line).map_err(|_| told("it is not UTF-8".into()))?;
         let text = text.split([';', '#']).next().unwrap_or_default().trim();
         if !text.is_empty() {
             take(text).map_err(told)?;
@@ -164,11 +164,11 @@ fn question(line: &str) -> Result<(NameBuf, Rtype), String> {
     let (name, rtype, more) = (words.next().unwrap_or_default(), words.next(), words.next());
     let rtype = rtype.ok_or_else(|| format!("`{line}` lacks a type, as in `{name} A`"))?;
     if let Some(more) = more {
-        return Err(format!("`{more}` stands behind name and type: one query a line"));
+        return Err(format!("`{more}` follows name and type: write one query per line"));
     }
     let read = NameBuf::from_text(name.as_bytes(), Name::ROOT)
-        .map_err(|why| format!("`{name}` is no name: {why}"))?;
-    let rtype = rtype.parse().map_err(|()| format!("`{rtype}` is no type, such as A or TYPE65"))?;
+        .map_err(|why| format!("`{name}` is not a name: {why}"))?;
+    let rtype = rtype.parse().map_err(|()| format!("`{rtype}` is not a type such as AAAA"))?;
     Ok((read, rtype))
 }
 
@@ -176,7 +176,7 @@ fn question(line: &str) -> Result<(NameBuf, Rtype), String> {
 pub(crate) fn fill(pattern: &str, number: u64) -> Result<String, String> {
     let (mut text, mut rest) = (String::new(), pattern);
     while let Some((before, behind)) = rest.split_once('{') {
-        let wrong = || format!("`{pattern}` is no pattern, as svc-{{i}}.ns-{{i%100}}.example is");
+        let wrong = || format!("`{pattern}` is not a pattern such as svc-{{i}}.ns-{{i%100}}.test");
         let (inner, after) = behind.split_once('}').ok_or_else(wrong)?;
         let value = match inner.strip_prefix('i').ok_or_else(wrong)? {
             "" => number,
@@ -229,7 +229,7 @@ impl QuestionSpec {
     /// Why not, and what to do.
     pub fn check(&self) -> Result<(), String> {
         if self.set.is_empty() {
-            return Err("there is no name to ask for".into());
+            return Err("there is no name to query".into());
         }
         let share = self.unique + self.nxdomain;
         if !(0.0..=1.0).contains(&self.unique) || !(0.0..=1.0).contains(&self.nxdomain) {

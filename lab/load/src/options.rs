@@ -96,7 +96,7 @@ impl FromStr for Sources {
 
     /// `10.98.0.0/16`, or one address.
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is no address and no prefix, such as 10.98.0.0/16");
+        let wrong = || format!("`{text}` is neither an address nor a prefix, such as 10.98.0.0/16");
         let (first, len) = text.split_once('/').unwrap_or((text, ""));
         let first: IpAddr = first.parse().map_err(|_| wrong())?;
         let width = if first.is_ipv4() { 32 } else { 128 };
@@ -110,7 +110,7 @@ impl FromStr for Sources {
             IpAddr::V6(first) => u128::from(first),
         };
         if count > 1 && bits & (count - 1) != 0 {
-            return Err(format!("bits are set behind the prefix in `{text}`"));
+            return Err(format!("host bits are set in `{text}`"));
         }
         // An IPv4 network's first address is the network itself, its last the broadcast.
         Ok(match (first, count) {
@@ -253,7 +253,7 @@ impl Options {
             return Err("the sources and the server are of two address families".into());
         }
         if self.interface.is_some() && self.path != Path::Xdp {
-            return Err("an interface is for queries that go past the network stack: the kernel \
+            return Err("an interface is for AF_XDP: the kernel \
                         chooses that of sockets"
                 .into());
         }

@@ -35,7 +35,7 @@ impl FromStr for EdnsOption {
 
     /// `8:0001180a0000`: a code, and its value in hexadecimal, which may be none.
     fn from_str(text: &str) -> Result<Self, String> {
-        let told = || format!("`{text}` is no option such as 8:0001180a0000 (a code, bytes)");
+        let told = || format!("`{text}` is not an option such as 8:0001180a0000 (a code, bytes)");
         let (code, digits) = text.split_once(':').ok_or_else(told)?;
         let code = code.parse().map_err(|_| told())?;
         if digits.len() > 2 * OPTION_MAX {
@@ -142,7 +142,7 @@ pub struct Answer<'m> {
 }
 
 impl<'m> Answer<'m> {
-    /// Reads the header. Nothing: it is no response.
+    /// Reads the header. Nothing: it is not a response.
     #[inline]
     pub fn read(message: &'m [u8]) -> Option<Self> {
         let header: &[u8; HEADER] = message.first_chunk()?;

@@ -175,7 +175,8 @@ impl ChannelOptions {
                 let error = io::Error::from(error);
                 let told = match error.kind() {
                     io::ErrorKind::AddrNotAvailable => format!(
-                        "cannot ask from {ip}: it is no address of this host (ip route add local \
+                        "cannot send queries from {ip}: it is not an address of this host (ip \
+                         route add local \
                          PREFIX dev lo makes a whole prefix be, one of IPv6 with sysctl \
                          net.ipv6.ip_nonlocal_bind=1)"
                     ),

@@ -203,7 +203,7 @@ impl Bundle {
     /// Reads a bundle's text and checks its hash. Numbers are not checked; see [`crate::verify`].
     ///
     /// # Errors
-    /// It is no bundle, of another version, cut off, or changed: which, and where.
+    /// It is not a bundle, of another version, cut off, or changed: which, and where.
     pub fn parse(text: &str) -> Result<Self> {
         #[derive(Deserialize)]
         struct Kind {
@@ -214,7 +214,7 @@ impl Bundle {
             serde_json::error::Category::Eof => {
                 format!("the bundle is cut off at its end ({error})")
             }
-            _ => format!("this is no bundle of dunlin-lab ({error})"),
+            _ => format!("this is not a bundle of dunlin-lab ({error})"),
         })?;
         if kind.format != FORMAT {
             return Err(format!("the format is {:?}, expected {FORMAT:?}", kind.format));

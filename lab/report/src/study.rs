@@ -99,7 +99,7 @@ pub struct Group {
     /// Lowest, mean and highest answers a second.
     pub range: Option<Range>,
     /// How near each CPU of its core set is to the CPU that receives packets; empty where the
-    /// setting is no core set.
+    /// setting is not a core set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub distances: Vec<Distance>,
 }

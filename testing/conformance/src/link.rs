@@ -39,9 +39,9 @@ pub enum Manner {
     Lossy(u8),
     /// No datagram passes, without an error.
     Silent,
-    /// What is no reply comes before each reply.
+    /// What is not a reply comes before each reply.
     Lying(Lie),
-    /// What is no reply comes instead of each reply.
+    /// What is not a reply comes instead of each reply.
     OnlyLying(Lie),
     /// SERVFAIL.
     Failing,
@@ -225,7 +225,7 @@ impl Inner {
                 && let Some(Reverse((_, to, is_other, message))) = flying.pop()
             {
                 let socket = if is_other { &self.other } else { &self.front };
-                // A socket that was closed meanwhile is no failure of the link.
+                // A socket that was closed meanwhile is not a failure of the link.
                 let _ = socket.send_to(&message, to);
             }
         }

@@ -10,7 +10,7 @@ pub type Name = DomainName<Vec<u8>>;
 
 /// The name written as `text`, which is made absolute with or without its last dot.
 pub fn name(text: &str) -> Name {
-    Name::vec_from_str(text).unwrap_or_else(|error| panic!("{text} is no name: {error}"))
+    Name::vec_from_str(text).unwrap_or_else(|error| panic!("{text} is not a name: {error}"))
 }
 
 /// `label` below `origin`, or nothing where that would be longer than 255 bytes.

@@ -12,7 +12,7 @@ use crate::oddities::ODDITIES;
 use crate::probe::Probe;
 use crate::server::Software;
 
-/// Why some differences are no mistake of the subject's.
+/// Why some differences are not mistakes of the subject's.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Reason {

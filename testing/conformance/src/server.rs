@@ -283,7 +283,7 @@ impl Server {
         let directory = self.config.parent().ok_or("a config lies in a directory")?;
         let mut command = Command::new(self.software.binary()?);
         command.args(["status", "-o", "json", "--socket"]).arg(admin_socket(directory));
-        // An exit status of 1 reports a zone that is not current, and is no failure here.
+        // An exit status of 1 reports a zone that is not current, and is not a failure here.
         let output = command.output().map_err(|e| format!("dunlin status: {e}"))?;
         serde_json::from_slice(&output.stdout)
             .map_err(|e| format!("dunlin status: {e}: {}", String::from_utf8_lossy(&output.stderr)))
@@ -342,7 +342,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // A process that has ended meanwhile is no failure: there is nothing left to stop.
+        // A process that has ended meanwhile is not a failure: there is nothing left to stop.
         let asked = kill_process(self.pid(), Signal::TERM);
         let has_ended = asked.is_ok_and(|()| {
             let ended = || matches!(self.child.try_wait(), Ok(Some(_))).then_some(()).ok_or("no");

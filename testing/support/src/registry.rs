@@ -71,7 +71,7 @@ impl Registry {
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let images = Arc::clone(&images);
-                // A client that goes away is no error of the registry.
+                // A client that goes away is not an error of the registry.
                 thread::spawn(move || drop(answer(stream, &images)));
             }
         });
@@ -112,7 +112,7 @@ fn answer(mut stream: TcpStream, images: &Images) -> std::io::Result<()> {
 }
 
 /// The file of `/v2/NAME/manifests/REFERENCE` or `/v2/NAME/blobs/DIGEST`. A tag is the index of
-/// its layout, and so is the digest of that index, which is no blob.
+/// its layout, and so is the digest of that index, which is not a blob.
 fn find(images: &Images, path: &str) -> Option<Vec<u8>> {
     let mut parts = path.strip_prefix("/v2/")?.rsplitn(3, '/');
     let (reference, kind, name) = (parts.next()?, parts.next()?, parts.next()?);

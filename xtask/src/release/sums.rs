@@ -31,7 +31,7 @@ pub fn write(folder: &Path) -> io::Result<()> {
 /// Signs the checksums by an SSH key: `SHA256SUMS.sig`.
 ///
 /// # Errors
-/// The file is no key, or its passphrase is not given.
+/// The file is not a key, or its passphrase is not given.
 pub fn sign(folder: &Path, key: &Path) -> io::Result<()> {
     let signature = folder.join(format!("{FILE}.sig"));
     // ssh-keygen would ask whether it may write over it.

@@ -68,7 +68,7 @@ impl Endpoint {
     }
 
     /// Whether a socket can be created at `path`, as far as the names of files tell. Changes
-    /// nothing, and a running server is no error.
+    /// nothing, and a running server is not an error.
     ///
     /// # Errors
     /// The path cannot be used, and what to do.
@@ -243,7 +243,7 @@ impl fmt::Display for EndpointError {
                 match error.kind() {
                     io::ErrorKind::NotFound => write!(
                         f,
-                        "; the parent of its directory does not exist: create it, or set \
+                        "; the parent of its directory does not exist: create the parent, or set \
                          another [admin] socket"
                     ),
                     io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => write!(

@@ -78,7 +78,12 @@ fn admit(stream: &UnixStream, groups: PeerGroups, clients: usize) -> Result<u32,
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let ours = (uid.as_raw(), gid.as_raw());
     if !permits(&peer, ours, || groups(stream.as_fd()).unwrap_or_default()) {
-        tracing::warn!(uid = peer.uid(), pid = peer.pid(), "an admin client was refused: not ours");
+        tracing::warn!(
+            uid = peer.uid(),
+            pid = peer.pid(),
+            "an admin client was refused: another \
+                                                            user's process"
+        );
         let (user, group) = ours;
         return Err(format!(
             "only root, user {user} and members of group {group} may use this socket"

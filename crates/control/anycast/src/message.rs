@@ -35,7 +35,7 @@ impl Heartbeat {
         bytes
     }
 
-    /// `None`: it is no heartbeat of this version.
+    /// `None`: it is not a heartbeat of this version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let [VERSION, wanted @ 0..=1, 0, 0, sent @ ..] = bytes else { return None };
         let sent = Duration::from_nanos(u64::from_ne_bytes(sent.try_into().ok()?));
@@ -74,7 +74,7 @@ impl Report {
         [&[VERSION, self.state as u8], &self.text.as_bytes()[..end]].concat()
     }
 
-    /// `None`: it is no report of this version.
+    /// `None`: it is not a report of this version.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let [VERSION, state, text @ ..] = bytes else { return None };
         let state = match state {

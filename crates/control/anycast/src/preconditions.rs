@@ -61,7 +61,10 @@ pub fn find_problems(announcement: &Announcement, interface: &str, adds: bool) -
     }
     match of_network(announcement, interface, adds) {
         Ok(more) => found.extend(more),
-        Err(why) => found.push(error(format!("the kernel does not say what there is: {why}"))),
+        Err(why) => found.push(error(format!(
+            "the kernel cannot list interfaces and rules: \
+                                              {why}"
+        ))),
     }
     found.extend(of_settings(announcement, |name| {
         let path = format!("/proc/sys/{}", name.replace('.', "/"));
@@ -96,7 +99,7 @@ fn of_network(
     }
     if netlink.rule_tables()?.contains(table) {
         found.push(error(format!(
-            "a rule looks up table {table}, so that packets would leave by the announced route: \
+            "a rule uses table {table}, so that packets would leave by the announced route: \
              choose a table of its own (`ip rule` shows them)"
         )));
     }

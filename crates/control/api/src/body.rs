@@ -65,7 +65,7 @@ pub fn check_count(max: usize, count: usize, field: &str) -> Result<(), Problem>
     Err(Problem::invalid(
         field,
         BrokenRule::LIMIT,
-        format!("has {count}: {max} at a time is the most"),
+        format!("has {count}: the maximum at a time is {max}"),
     ))
 }
 

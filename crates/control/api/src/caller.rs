@@ -270,7 +270,7 @@ fn authenticate(
         Origin::Local { uid } => return Ok(Arc::new(Principal::local(uid))),
     };
     if state.api.credentials.fault().is_some() {
-        let detail = "the file of credentials cannot be used, so the API accepts no client: \
+        let detail = "the credentials file cannot be used, so the API accepts no client: \
                       `dunlin status` and the log show why";
         return Err(Problem::later("credentials", detail));
     }

@@ -16,7 +16,7 @@ pub fn write(key: &SetKey) -> String {
 pub fn read(text: &str, zone: &NameBuf) -> Result<SetKey, Problem> {
     let key = parse(text, zone).filter(|key| key.name.as_name().is_within(zone.as_name()));
     key.ok_or_else(|| {
-        Problem::unreadable("after", "is no cursor of this zone: take `next` of the page before")
+        Problem::unreadable("after", "is not a cursor of this zone: take `next` of the page before")
     })
 }
 

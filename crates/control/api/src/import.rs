@@ -352,7 +352,7 @@ async fn take_line(import: &mut Import, text: &[u8], line: u64) -> Result<(), Pr
 
 fn read_line(text: &[u8], origin: Name<'_>) -> Result<Edit, Problem> {
     let set: SetBody = serde_json::from_slice(text)
-        .map_err(|why| Problem::unreadable("line", format!("is no record set: {why}")))?;
+        .map_err(|why| Problem::unreadable("line", format!("is not a record set: {why}")))?;
     let name = read_owner(&set.name, origin, "name")?;
     let rtype = read_type(&set.rtype, "type")?;
     let value = read_value(&set.value(), rtype, "")?;
@@ -415,7 +415,7 @@ fn gather(mut text: &[u8], origin: Name<'_>, accept_loss: bool) -> Result<Vec<Li
         Ok(_) => Ok(sets),
         Err(failure) => {
             let Some(error) = failure.errors.first() else {
-                return Err(Problem::unreadable("body", "is no zone file"));
+                return Err(Problem::unreadable("body", "is not a zone file"));
             };
             let place = error.place();
             let help = error.help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();

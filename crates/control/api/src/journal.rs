@@ -127,7 +127,10 @@ pub async fn list_journal(
     let limit = page_limit(query.limit)?;
     let after = query.after.map(Revision);
     if after.is_some_and(|after| after.0 > i64::MAX as u64) {
-        return Err(Problem::unreadable("after", "is no revision: it is larger than any can be"));
+        return Err(Problem::unreadable(
+            "after",
+            "is not a revision: it is larger than any can be",
+        ));
     }
     let origin = zone.clone();
     let journal = state.read(move |records| records.journal(origin.as_name(), after, limit));

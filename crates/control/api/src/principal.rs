@@ -160,7 +160,7 @@ impl FromStr for Grant {
         let names = words.next().map_or(Ok(Pattern::All), Pattern::from_str)?;
         let types = words.next().map_or(Ok(Vec::new()), read_types)?;
         if let Some(word) = words.next() {
-            return Err(format!("{word:?} is one word too many; {GRANT_FORM}"));
+            return Err(format!("unexpected word {word:?}; {GRANT_FORM}"));
         }
         let (zones, addresses) = (zones.unwrap_or(Pattern::All), Vec::new());
         Ok(Self { verbs, zones, names, types, addresses })
@@ -315,7 +315,7 @@ impl Principal {
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.@".contains(&byte);
         if name.is_empty() || name.len() > PRINCIPAL_LEN_MAX || !name.bytes().all(is_plain) {
             return Err(format!(
-                "{name:?} is no name for a principal: 1 to {PRINCIPAL_LEN_MAX} letters, digits, \
+                "{name:?} is not a name for a principal: 1 to {PRINCIPAL_LEN_MAX} letters, digits, \
                  and any of - _ . @"
             ));
         }

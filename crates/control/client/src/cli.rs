@@ -17,8 +17,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A running server of this machine. Without both it is that of the variable DUNLIN_SOCKET, and
-/// else the one at the default socket.
+/// A running server of this machine. Default: the server at the socket DUNLIN_SOCKET, or else at
+/// the default socket.
 #[derive(Args, Clone, Debug, Default)]
 pub struct LocalServer {
     /// Connect to this socket. Default: DUNLIN_SOCKET, or else /run/dunlin/dunlin.sock.
@@ -204,14 +204,15 @@ pub struct Store {
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Show the form of the store, and the servers of a fleet that hold back a newer one.
+    /// Show the form of the store, and the servers of a fleet that do not know a newer one.
     #[command(after_help = "Example:\n  dunlin store status")]
     Status(AdminServer),
-    /// Raise the form of the store to the newest one. Older versions cannot use the store then.
+    /// Raise the form of the store to the newest one. After that, older versions cannot use the
+    /// store.
     ///
-    /// A new version writes what the one before it can read, and refuses what needs a newer form,
-    /// so that you can go back. Run this once you need not go back any more. In a fleet, all
-    /// servers have to know the new form, and one command raises it for all.
+    /// Until then a new version writes what the previous one can read, and refuses what needs the
+    /// newer form, so that you can go back. Run this once you need not go back any more. In a
+    /// fleet, all servers must know the new form, and one command raises it for all.
     #[command(after_help = "Example:\n  dunlin store upgrade")]
     Upgrade(UpgradeStore),
 }
@@ -239,10 +240,11 @@ pub enum AnycastCommand {
     Status(AnycastShow),
     /// Withdraw the addresses, also over restarts, until `announce`.
     ///
-    /// The server goes on to answer. Before it is stopped, leave routers the time to use others.
+    /// The server continues to answer. Before you stop the server, give routers time to choose
+    /// other routes.
     #[command(after_help = "Example:\n  dunlin anycast withdraw --reason 'rack 7 moves' --wait")]
     Withdraw(Withdraw),
-    /// Leave the addresses to the server again, which announces them while it answers.
+    /// Announce the addresses again while the server answers.
     #[command(after_help = "Example:\n  dunlin anycast announce --wait")]
     Announce(Announce),
 }
@@ -258,7 +260,7 @@ pub struct AnycastShow {
 
 #[derive(Args, Debug)]
 pub struct Withdraw {
-    /// Why, for the log and the status.
+    /// Record this reason in the log and the status.
     #[arg(long, value_name = "TEXT")]
     pub reason: String,
     /// Wait until the route is gone.
@@ -375,7 +377,7 @@ pub struct Endpoint {
     /// Address in record sets with a check.
     #[arg(value_name = "ADDRESS")]
     pub address: IpAddr,
-    /// Set it only for this check. Default: for all.
+    /// Set it only for this check. Default: for all checks.
     #[arg(long, value_name = "CHECK")]
     pub check: Option<String>,
     /// Record this reason; `dunlin health` shows it.

@@ -79,7 +79,7 @@ fn text(fleet: &Value) -> String {
         ]);
     }
     if let Some(fault) = fleet["fault"].as_str() {
-        faults.push(format!("this server is no member: {}\n", plain(fault)));
+        faults.push(format!("this server is not a member: {}\n", plain(fault)));
     }
     if let Some(difference) = fleet["difference"].as_str() {
         faults.push(format!("{}\n", plain(difference)));
@@ -100,7 +100,7 @@ fn text(fleet: &Value) -> String {
 }
 
 fn adopt(command: &Adopt) -> CommandResult<ExitCode> {
-    let what = "replace what the servers have by what etcd has: records that are not there are \
+    let what = "replace the servers' records with those in etcd: records that are not in etcd are \
                 lost";
     confirm(command.yes, what)?;
     let receipt = LocalClient::new(&command.server.local)?.adopt()?;
@@ -146,6 +146,6 @@ mod tests {
         assert!(lines[1].contains("dns api") && !text.contains('\u{1b}'), "{text}");
         assert!(lines[3].starts_with("the clock of b is") && lines[3].contains("behind"), "{text}");
         assert_eq!(lines[4], "b does not know form 6, and holds back `dunlin store upgrade`");
-        assert_eq!(lines[5..], ["this server is no member: the name", "b is"]);
+        assert_eq!(lines[5..], ["this server is not a member: the name", "b is"]);
     }
 }

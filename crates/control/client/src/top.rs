@@ -144,7 +144,7 @@ fn show(
 fn handle(screen: &mut Screen, meter: &mut RateMeter, event: Event) -> bool {
     match event {
         Event::Sample(Ok(status), at) => {
-            // Samples continue during a pause, so that the first rate after it is no mean.
+            // Samples continue during a pause, so that the first rate after it is not a mean.
             let rates = meter.update(*status, at);
             if let Some(status) = meter.last().filter(|_| !screen.paused) {
                 screen.update(status.clone(), rates);

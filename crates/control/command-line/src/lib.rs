@@ -64,7 +64,7 @@ pub fn finish_as(
     }
 }
 
-/// `head` closes the pipe when it has its lines: that is no failure.
+/// `head` closes the pipe when it has its lines: that is not a failure.
 fn is_pipe_closed(error: &(dyn Error + 'static)) -> bool {
     let error = error.downcast_ref::<io::Error>();
     error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)

@@ -37,7 +37,10 @@ pub fn set_declared(node: &mut [u8], declared: Declared) {
 pub fn close_node(into: &mut [u8], start: usize) -> Result<(), String> {
     let len = into.len() - start;
     let Ok(bytes) = u16::try_from(len) else {
-        return Err(format!("its record sets take {len} bytes together; {} is the most", u16::MAX));
+        return Err(format!(
+            "its record sets take {len} bytes together; the maximum is {}",
+            u16::MAX
+        ));
     };
     into[start..start + 2].copy_from_slice(&bytes.to_le_bytes());
     Ok(())

@@ -45,7 +45,7 @@ impl Anycast {
         let addresses = &anycast.addresses;
         let twice = |(nth, ip): (usize, &IpAddr)| addresses[..nth].contains(ip);
         if addresses.iter().enumerate().any(twice) {
-            section.wrong("addresses", "names an address twice", "take one of them out");
+            section.wrong("addresses", "names an address twice", "remove one of them");
         }
         if anycast.interface.is_empty() {
             section.wrong("interface", "is empty", "name the interface with the addresses: \"lo\"");
@@ -72,7 +72,7 @@ fn address(value: &DeValue<'_>) -> Result<IpAddr, Wrong> {
         IpAddr::V6(ip) => ip.is_unicast_link_local(),
     };
     match is_of_link || ip.is_loopback() || ip.is_multicast() || ip.is_unspecified() {
-        true => Err(format!("{ip} cannot be announced: it is no address of a host").into()),
+        true => Err(format!("{ip} cannot be announced: it is not an address of a host").into()),
         false => Ok(ip),
     }
 }

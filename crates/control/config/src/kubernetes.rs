@@ -152,7 +152,7 @@ impl Kubernetes {
         if zones().any(is_twice) {
             let key =
                 if self.multicluster_zones.is_empty() { "zones" } else { "multicluster_zones" };
-            section.wrong(key, "names a zone twice", "take one of them out");
+            section.wrong(key, "names a zone twice", "remove one of them");
         }
         let is_known = |zone: &NameBuf| zones().any(|known| known.as_name() == zone.as_name());
         if !self.fallthrough.iter().all(is_known) {

@@ -394,7 +394,7 @@ fn note_syntax(errors: &[toml::de::Error], problems: &mut Problems<'_>) {
     for error in twice {
         let key = error.span().and_then(|span| problems.text.get(span)).unwrap_or_default();
         let message = format!("the key or section `{}` is there twice", key.trim());
-        let help = Some("take one of them out, or put both into one".to_owned());
+        let help = Some("remove one of them, or put both into one".to_owned());
         problems.add_by(model::BrokenRule::CONFIG_SYNTAX, offset(error), Wrong { message, help });
     }
 }

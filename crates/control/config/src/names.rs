@@ -27,7 +27,7 @@ impl Hosts {
         };
         let is_twice = |(at, file): (usize, &PathBuf)| hosts.files[..at].contains(file);
         if hosts.files.iter().enumerate().any(is_twice) {
-            section.wrong("files", "names a file twice", "take one of them out");
+            section.wrong("files", "names a file twice", "remove one of them");
         }
         section.close();
         hosts

@@ -304,7 +304,7 @@ impl<'t, 'p> Section<'t, 'p> {
         }
         let line = Diagnostic::at(self.problems.file, self.problems.text, first, "").line;
         let message = format!("{what} is already named in line {line}");
-        let help = Some("take one of them out".into());
+        let help = Some("remove one of them".into());
         self.problems.add_by(BrokenRule::CONFIG_TWICE, second, Wrong { message, help });
     }
 

@@ -189,7 +189,7 @@ impl Server {
                 true => format!("names {address} twice"),
                 false => format!("names {address} beside {holder}, which is all of them"),
             };
-            section.wrong("listen", &what, "take one of them out");
+            section.wrong("listen", &what, "remove one of them");
         }
         if server.hold_sockets && server.port != PortKind::Socket {
             let what = "holds sockets, and no queues of a network card, which end with the server";

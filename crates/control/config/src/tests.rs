@@ -113,7 +113,7 @@ fn stream_threads_have_room_for_their_buffers() {
 #[test]
 fn text_that_is_not_toml_is_one_error() {
     check("[server\nid = \"x\"\n", "1:8: unclosed table, expected `]`");
-    let twice = "is there twice (take one of them out, or put both into one)";
+    let twice = "is there twice (remove one of them, or put both into one)";
     check(
         "[server]\nid = \"x\"\nid = \"y\"\n[server]\n",
         &format!("3:1: the key or section `id` {twice}\n4:2: the key or section `server` {twice}"),
@@ -142,12 +142,12 @@ fn text_that_is_not_utf8_is_reported_with_its_place() {
 fn address_is_listed_once() {
     check(
         "server.listen = [\"127.0.0.1:53\", \"127.0.0.1\"]",
-        "1:17: `listen` names 127.0.0.1:53 twice (take one of them out)",
+        "1:17: `listen` names 127.0.0.1:53 twice (remove one of them)",
     );
     check(
         "server.listen = [\"192.0.2.1:53\", \"0.0.0.0:53\", \"[::]:53\"]",
         "1:17: `listen` names 192.0.2.1:53 beside 0.0.0.0:53, which is all of them \
-         (take one of them out)",
+         (remove one of them)",
     );
     check("server.listen = [\"127.0.0.1:0\", \"127.0.0.1:0\", \"0.0.0.0:1\", \"[::1]:1\"]", "ok");
 }
@@ -187,7 +187,7 @@ fn zone_is_named_once() {
     check(
         "[[zone]]\nname = \"example.org\"\nfile = \"a\"\n\n\
          [[zone]]\nname = \"Example.ORG.\"\nfile = \"b\"\n",
-        "6:8: this zone is already named in line 2 (take one of them out)",
+        "6:8: this zone is already named in line 2 (remove one of them)",
     );
 }
 
@@ -272,7 +272,7 @@ fn access_list_without_any_allowed_client_is_an_error() {
     check(
         "[acl]\nquery = [\"!192.0.2.0/24\"]\nmetrics = [\"10.0.0.1/8\", \"localhost\"]",
         "2:9: `query` allows no client (name prefixes to allow, or begin with \"any\")
-         3:12: bits are set behind the prefix in the text \"10.0.0.1/8\" \
+         3:12: host bits are set in the text \"10.0.0.1/8\" \
          (did you mean \"10.0.0.0/8\"?)
          3:26: expected an address or a prefix such as 192.0.2.0/24 or 2001:db8::/32, \
          found the text \"localhost\"",
@@ -339,8 +339,8 @@ fn each_bad_server_and_a_key_outside_of_a_section_are_errors() {
         "workers = 2\n[log]\nlevel = \"INFO\"\n[forward]\n\".\" = [\"a\", \"192.0.2.1\", \"b\"]\n",
         r#"
 1:1: the key `workers` is outside of any section (put it below the line [server])
-5:8: "a" is no server: it needs an address such as "192.0.2.1:53"
-5:26: "b" is no server: it needs an address such as "192.0.2.1:53"
+5:8: "a" is not a server: it needs an address such as "192.0.2.1:53"
+5:26: "b" is not a server: it needs an address such as "192.0.2.1:53"
 "#,
     );
 }
@@ -366,7 +366,7 @@ corp.example = ["10.0.0.53"]
 4:41: `servers` is not asked in this mode (take it out)
 5:15: a rule of [forward] needs the key `servers`
 6:27: 1 to 16 servers, not 0
-7:28: "ns1" is no server: it needs an address such as "192.0.2.1:53"
+7:28: "ns1" is not a server: it needs an address such as "192.0.2.1:53"
 7:53: unknown key `modes` in a rule of [forward] (did you mean `mode`?)
 8:15: expected an array of addresses, found the text "10.0.0.53" BRACKETS
 10:15: names below `g.example` are already forwarded
@@ -385,7 +385,7 @@ fn hosts_files_are_named_once_and_relative_to_the_config() {
     assert_eq!(hosts.ttl.as_secs(), 300);
     check(
         "hosts.files = [\"a\", \"b\", \"a\", \"\"]\nhosts.ttl = \"30d\"",
-        "1:15: `files` names a file twice (take one of them out)
+        "1:15: `files` names a file twice (remove one of them)
          1:31: expected the path of a file, found the text \"\"
          2:13: expected a duration such as \"250ms\", \"10s\", \"5m\" or \"1h\", \
          found the text \"30d\"",
@@ -420,7 +420,7 @@ to = "d.example"
 6:1: [[rewrite]] needs the key `exact` or `suffix`
 8:1: unknown key `form` in [[rewrite]] (expected one of exact, suffix, to)
 9:1: [[rewrite]] needs the key `to`
-12:10: this name is already named in line 10 (take one of them out)
+12:10: this name is already named in line 10 (remove one of them)
 13:6: `to` is the same name (name another, or take the rule out)
 "#,
     );

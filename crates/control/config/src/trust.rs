@@ -44,7 +44,7 @@ pub fn read(file: &Path, key: &str) -> Result<TrustAnchors, Diagnostic> {
     let help = "a file with BEGIN CERTIFICATE lines, PEM";
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let certificates =
-        certificates.map_err(|error| wrong(format!("holds what is no PEM: {error}"), help))?;
+        certificates.map_err(|error| wrong(format!("holds what is not PEM: {error}"), help))?;
     TrustAnchors::new(certificates).ok_or_else(|| wrong("holds no certificate".into(), help))
 }
 

@@ -108,7 +108,7 @@ fn parse_prefix(text: &str, value: &DeValue<'_>) -> Result<Prefix, Wrong> {
         match error {
             PrefixError::HostBits { meant } => {
                 let help = Some(format!("did you mean \"{meant}\"?"));
-                Wrong { help, ..format!("bits are set behind the prefix in {found}").into() }
+                Wrong { help, ..format!("host bits are set in {found}").into() }
             }
             other => format!("{other}, found {found}").into(),
         }

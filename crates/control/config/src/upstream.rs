@@ -58,7 +58,7 @@ impl ServerAddress {
         };
         let address = Self::parse(text).map_err(|mut wrong| {
             let found = shorten(text);
-            wrong.message = format!("{found:?} is no server: {}", wrong.message);
+            wrong.message = format!("{found:?} is not a server: {}", wrong.message);
             wrong
         })?;
         Ok(Self { text: text.to_owned(), address })
@@ -75,7 +75,7 @@ impl ServerAddress {
             "tls" => TLS_PORT,
             _ => {
                 let message =
-                    "it is asked by \"tcp://\", \"tls://\", or by UDP with nothing before \
+                    "it is queried over \"tcp://\" or \"tls://\", or over UDP with nothing before \
                                the address"
                         .to_owned();
                 // The path of a URL is of DNS over HTTPS, which is not spoken.
@@ -126,7 +126,7 @@ fn server_name(name: &str) -> Result<ServerName<'static>, Wrong> {
     ServerName::try_from(bare.to_owned()).map_err(|_| {
         let help = "it is the one in the server's certificate, such as dns.example; without #, \
                     that is the address";
-        let message = format!("{:?} is no name of a server", shorten(name));
+        let message = format!("{:?} is not a name of a server", shorten(name));
         Wrong { message, help: Some(help.to_owned()) }
     })
 }
@@ -172,7 +172,7 @@ mod tests {
         assert!(wrong("9.9.9.9#5300").contains("\"9.9.9.9:5300\""));
         assert!(wrong("9.9.9.9#dns.quad9.net").contains("\"tls://9.9.9.9#dns.quad9.net\""));
         assert!(wrong("tls://9.9.9.9#").contains("without #"));
-        assert!(wrong("tls://9.9.9.9#a b").contains("\"a b\" is no name"));
+        assert!(wrong("tls://9.9.9.9#a b").contains("\"a b\" is not a name"));
         assert!(wrong("tls://9.9.9.9:99999").contains("a port is a number"));
         assert!(wrong("9.9.9.9:0").contains("port 0"));
         assert!(wrong("").contains("address"));

@@ -291,7 +291,8 @@ fn warn_alone(address: SocketAddr, socket: &OwnedFd, workers: usize, error: &io:
     } else {
         "set ReusePort=yes in its socket unit, and list ListenDatagram= once for each worker"
     };
-    tracing::warn!(%address, workers, %error, advice, "workers share a UDP socket: it is slower");
+    tracing::warn!(%address, workers, %error, advice, "workers share a UDP socket, which is \
+                                                       slower");
 }
 
 /// The sockets cannot be opened as configured.

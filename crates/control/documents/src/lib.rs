@@ -156,7 +156,7 @@ pub fn change<E>(
                 thread::sleep(RETRY_PAUSE_MAX.mul_f64(fastrand::f64()));
             }
             Err(WriteError::Conflict) => {
-                let why = "other servers change them all the time: try again";
+                let why = "other servers change them continuously: try again";
                 return Err(ChangeError::NotSaved(why.into()));
             }
             Err(WriteError::NotSaved(why)) => return Err(ChangeError::NotSaved(why)),

@@ -95,7 +95,10 @@ impl FileFormat for Lines {
 
     fn advice(&self) -> String {
         let what = self.what;
-        format!(". It stays as it is, and {what} are not saved: move it away to start anew")
+        format!(
+            ". It stays as it is, and {what} are not saved: move it away to start with an \
+                 empty file"
+        )
     }
 
     fn encode(&self, documents: &BTreeMap<String, Value>) -> io::Result<Vec<u8>> {

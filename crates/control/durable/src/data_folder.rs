@@ -53,7 +53,7 @@ pub fn settle(folder: &Path, is_hot_restart: bool) -> Result<PathBuf, String> {
     if is_hot_restart {
         tracing::warn!(
             data_dir = %shown,
-            "others may write [server] data_dir: the next restart that is no hot restart moves \
+            "others may write [server] data_dir: the next restart that is not a hot restart moves \
              its files to {}", own.display()
         );
         return Ok(folder.to_owned());
@@ -86,7 +86,7 @@ fn may_others_write(found: &Metadata) -> bool {
 fn check_own(own: &Path, me: u32) -> Result<(), String> {
     let wrong = |what: String| {
         let own = own.display();
-        Err(format!("[server] data_dir: {own} {what}: look at what is in it, and move it away"))
+        Err(format!("[server] data_dir: {own} {what}: check its contents, and move it away"))
     };
     match fs::symlink_metadata(own) {
         Ok(found) if !found.is_dir() => wrong("is not a folder".into()),

@@ -230,8 +230,8 @@ impl Folder {
             let is_link = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
             match stat.is_ok_and(is_link) && matches!(error, Errno::LOOP | Errno::NOTDIR) {
                 true => refused(
-                    "it is a symbolic link, which is not followed: put what it leads to in its \
-                     place, or set [server] data_dir to that folder"
+                    "it is a symbolic link, which is not followed: put its target in its place, \
+                     or set [server] data_dir to that folder"
                         .into(),
                 ),
                 false => error.into(),

@@ -102,14 +102,15 @@ fn obstacle(folder: &Path) -> Option<&'static str> {
         Ok(found) if found.is_dir() => None,
         Ok(_) => Some("it is not a folder: remove it, or name another one"),
         Err(error) if Errno::from_io_error(&error) == Some(Errno::LOOP) => {
-            Some("it is a symbolic link that leads to itself: remove it")
+            Some("it is a symbolic link to itself: remove it")
         }
         Err(error) if Errno::from_io_error(&error) == Some(Errno::NOTDIR) => {
             Some("a part of its path is not a folder")
         }
-        Err(_) => std::fs::symlink_metadata(folder)
-            .ok()
-            .map(|_| "it is a symbolic link to nothing: create what it leads to, or remove it"),
+        Err(_) => std::fs::symlink_metadata(folder).ok().map(|_| {
+            "it is a symbolic link whose target does not exist: create the target, or \
+                      remove the link"
+        }),
     }
 }
 

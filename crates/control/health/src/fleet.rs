@@ -411,7 +411,7 @@ impl FleetStates {
 }
 
 impl Inner {
-    /// The present epoch of this server; `None`: it is no member, or does not probe.
+    /// The present epoch of this server; `None`: it is not a member, or does not probe.
     fn own_epoch(&self) -> Option<i64> {
         self.vantages.iter().find(|one| one.is_own).map(|one| one.epoch)
     }

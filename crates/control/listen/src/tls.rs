@@ -89,7 +89,7 @@ impl Tls {
                 tracing::info!(%cert, "certificates of [{section}] read again");
             }
             Err(why) => {
-                let why = format!("[{section}] {why}; the certificates of before are in use");
+                let why = format!("[{section}] {why}; the previous certificates stay in use");
                 tracing::error!("{why}");
                 held.status[0].fault = Some(why);
             }
@@ -187,7 +187,7 @@ impl Certificates {
             .with_single_cert(chain, key)
             .map_err(|error| {
                 let (cert, key) = (self.cert.display(), self.key.display());
-                format!("{cert} and {key} are no certificate with its key: {error}")
+                format!("{cert} and {key} are not a certificate and its key: {error}")
             })?;
         let mut config = config;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -10,7 +10,7 @@ use wire::Rtype;
 pub const CHECK_NAME_MAX: usize = 63;
 /// The highest tier.
 pub const TIER_MAX: u8 = 99;
-/// Whether a letter is no text, but changes how text is shown: control characters, separators of
+/// Whether a letter is not a text, but changes how text is shown: control characters, separators of
 /// lines, and those that change the order of letters (UAX #9).
 pub fn is_control(letter: char) -> bool {
     letter.is_control()

@@ -3,8 +3,8 @@
 //!
 //! The digest of a zone is the sum of the hashes of its records, so a change costs what changed.
 //! The serial of the SOA is left out; the [`SerialStamp`] counts instead. A digest finds accidents
-//! of the disk, the memory and the code. It is no protection against who chooses records: the hash
-//! has no secret key, and sums of 64 bits can be made equal on purpose.
+//! of the disk, the memory and the code. It does not protect against a person who chooses records:
+//! the hash has no secret key, and sums of 64 bits can be made equal on purpose.
 use crate::{Revision, limits::DIGESTS_KEPT};
 use compile::{SetChange, Zone};
 use image::RecordSet;

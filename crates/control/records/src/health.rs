@@ -126,7 +126,7 @@ impl Health {
 /// Why the store cannot be used, and what to do.
 fn advice(why: &StoreError) -> String {
     match why {
-        StoreError::Full => "the disk of [server] data_dir is full, and the store has to write \
+        StoreError::Full => "the disk of [server] data_dir is full, and the store must write \
                              before it can be read: make room on it"
             .to_owned(),
         why => why.to_string(),

@@ -1,5 +1,5 @@
 //! The zones of the store with all taken writes. They share their content with the image, so there
-//! is no second copy.
+//! is not a second copy.
 use crate::digest::{self, ZoneDigest};
 use crate::{Reader, StoreError, StoredSet, StoredZone};
 use compile::{OrderedLoader, SetChange, Zone, ZoneProblem};

@@ -184,7 +184,7 @@ fn held_content(status: &Status) -> Option<String> {
 
 fn refused_config(status: &Status) -> Option<String> {
     let first = status.config.errors.first()?;
-    Some(format!("the last reload was refused, the config of before stays in use: {first}"))
+    Some(format!("the last reload was refused, the previous config stays in use: {first}"))
 }
 
 fn unsaved_zones(status: &Status) -> Option<String> {
@@ -216,7 +216,7 @@ fn refused_writes(store: &StoreStatus) -> Option<String> {
 
 fn missing_membership(store: &StoreStatus) -> Option<String> {
     let why = store.fleet.as_ref()?.fault.as_ref()?;
-    Some(format!("this server is no member of the fleet: {why}"))
+    Some(format!("this server is not a member of the fleet: {why}"))
 }
 
 fn damaged_credentials(status: &Status) -> Option<String> {

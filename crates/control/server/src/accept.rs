@@ -77,7 +77,7 @@ impl Server {
                 Err(format!("{zone} is not held: `dunlin status` shows the zones that are"))
             }
             Acceptance::NotHeld => Err(format!(
-                "{zone} is no zone that is loaded from a file: `dunlin status --zones` lists those"
+                "{zone} is not a zone loaded from a file: `dunlin status --zones` lists those zones"
             )),
         }
     }

@@ -157,7 +157,11 @@ impl Server {
             }
             ReloadOutcome::Refused { errors } => {
                 errors.iter().for_each(|error| tracing::error!("{error}"));
-                tracing::error!(errors = errors.len(), "config refused; the old one stays in use");
+                tracing::error!(
+                    errors = errors.len(),
+                    "config refused; the previous config stays \
+                                                        in use"
+                );
             }
             ReloadOutcome::Held { reason, .. } | ReloadOutcome::NotNow { reason } => {
                 tracing::error!("not reloaded: {reason}");
@@ -237,7 +241,7 @@ impl Server {
         let read = lock(&self.live).read_server_files();
         match read {
             Ok(change) => self.plane.finish_forward_change(&change).await,
-            Err(why) => tracing::error!("{why}; the upstreams of before stay in use"),
+            Err(why) => tracing::error!("{why}; the previous upstreams stay in use"),
         }
     }
 

@@ -87,7 +87,7 @@ impl ServerFile {
             Err(why) => {
                 let outcome = match self.servers.is_empty() {
                     true => "its names are answered with SERVFAIL until it does",
-                    false => "the servers of before stay in use",
+                    false => "the previous servers stay in use",
                 };
                 let fault = format!("[forward] {}: {why}; {outcome}", self.path.display());
                 if before.as_ref() != Some(&fault) {
@@ -109,7 +109,7 @@ fn read(path: &Path, own: &[SocketAddr]) -> Result<Vec<ServerAddress>, String> {
     let servers: Vec<_> =
         all.into_iter().filter(|server| !is_own(server.address.at, own)).collect();
     match servers.is_empty() {
-        true => Err("names no server but this one, which would be a loop".to_owned()),
+        true => Err("names only this server, which would be a loop".to_owned()),
         false => Ok(servers),
     }
 }

@@ -24,8 +24,15 @@ async fn next(body: &mut Body) -> Result<Option<impl AsRef<[u8]>>, Failure> {
             Failure::new(Cause::Silent, format!("nothing came of the response for {seconds} s"))
         })?;
         let Some(frame) = frame else { return Ok(None) };
-        let frame = frame
-            .map_err(|error| Failure::new(Cause::Broken, format!("the response broke: {error}")))?;
+        let frame = frame.map_err(|error| {
+            Failure::new(
+                Cause::Broken,
+                format!(
+                    "the response ended early: \
+                {error}"
+                ),
+            )
+        })?;
         if let Ok(data) = frame.into_data() {
             return Ok(Some(data));
         }

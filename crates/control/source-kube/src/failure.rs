@@ -64,7 +64,7 @@ impl fmt::Display for Failure {
 }
 
 impl Failure {
-    /// A failure that is no error of the API server.
+    /// A failure that is not an error of the API server.
     pub fn new(cause: Cause, what: impl Into<String>) -> Self {
         let is_expired = cause == Cause::OtherState;
         Self { what: what.into(), cause, is_expired, retry_after: None, resource: None }

@@ -336,7 +336,7 @@ impl ServiceWriter<'_, '_> {
         }
     }
 
-    /// Specification 2.5. An address as the external name is no alias.
+    /// Specification 2.5. An address as the external name is not an alias.
     fn external(&mut self, target: &str) {
         let is_address = target.parse::<IpAddr>().is_ok();
         match NameBuf::from_text(target.as_bytes(), Name::ROOT) {

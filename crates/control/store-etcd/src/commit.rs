@@ -146,7 +146,7 @@ impl<'a> Attempt<'a> {
                 Some(Obstacle::None) => tries += 1,
             }
         }
-        Err(RequestError::Refused("other servers write all the time: try again".into()))
+        Err(RequestError::Refused("other servers write continuously: try again".into()))
     }
 
     /// The value of the key `revision` after it.
@@ -302,7 +302,7 @@ pub async fn outcome(
                 Some(Ok(commit)) => Ok((commit.id == id).then_some(newest)),
                 // Deleted with old ones.
                 _ if head.revision.0 > newest.0 + COMMITS_KEPT => {
-                    Err(RequestError::Unanswered("etcd has forgotten the commit".into()))
+                    Err(RequestError::Unanswered("etcd no longer has the commit".into()))
                 }
                 _ => Ok(None),
             };

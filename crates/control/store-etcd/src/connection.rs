@@ -110,14 +110,17 @@ impl Connection {
             // An operator has disabled the logins of etcd.
             Err(error) if has_user && message_of(&error).contains("is not enabled") => {
                 if !self.is_open.swap(true, Relaxed) {
-                    tracing::warn!("etcd at {url} asks for no login: anyone may write to it");
+                    tracing::warn!(
+                        "etcd at {url} has no authentication: any client may write to \
+                                    it"
+                    );
                 }
                 self.connect_to(url, false).await?.map_err(|error| unsent(classify(url, error)))
             }
             Err(error) => Err(unsent(classify(url, error))),
             Ok(client) => {
                 if has_user && self.is_open.swap(false, Relaxed) {
-                    tracing::info!("etcd at {url} asks for a login again");
+                    tracing::info!("etcd at {url} has authentication again");
                 }
                 Ok(client)
             }
@@ -370,7 +373,7 @@ fn told(message: &str, source: Option<&dyn std::error::Error>) -> String {
             "it does not speak TLS: write http:// for it in `[etcd] endpoints`".into()
         }
         _ if message == "transport error" || message.starts_with("h2 protocol error") => {
-            "the connection broke; if that lasts, this is no etcd, or it expects https://".into()
+            "the connection failed; if that lasts, this is not etcd, or it expects https://".into()
         }
         _ => source.map_or_else(
             || message.to_owned(),

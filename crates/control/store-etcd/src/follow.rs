@@ -247,7 +247,7 @@ impl CommitFollower {
         encoding::read_commit(kv.value()).map_err(|_| {
             let key = String::from_utf8_lossy(kv.key());
             RequestError::Unusable(format!(
-                "the key {key} in etcd is no commit, is damaged, or is one of a newer version: \
+                "the key {key} in etcd is not a commit, is damaged, or is one of a newer version: \
                  upgrade this server"
             ))
         })

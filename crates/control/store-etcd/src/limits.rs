@@ -18,7 +18,7 @@ pub const UNSENT_PAUSE: Duration = Duration::from_millis(50);
 pub const WRITE_MAX: Duration = Duration::from_secs(5);
 /// How long the outcome of a write is looked up.
 pub const OUTCOME_MAX: Duration = Duration::from_secs(5);
-/// How long opening waits for the full list that fills a new replica; then it is tried again.
+/// How long opening waits for the full list that fills a new replica; then it is retried.
 pub const FIRST_LIST_MAX: Duration = Duration::from_secs(2);
 /// How long to wait for a connection, and for the login on it.
 pub const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -80,7 +80,7 @@ pub const REVISIONS_ADOPTED: u64 = 1 << 20;
 pub const WAITERS_MAX: usize = 1024;
 /// How long the end of a server waits until the others know of it.
 pub const LEAVE_MAX: Duration = Duration::from_millis(500);
-/// Times that a commit is tried again because another writer only fenced or moved.
+/// Times that a commit is retried because another writer only fenced or moved.
 pub const RETRIES_MAX: u32 = 20;
 /// How long a written document may take to come back by the watch before everything is listed.
 pub const ECHO_MAX: Duration = Duration::from_millis(500);

@@ -217,7 +217,7 @@ impl Leadership {
         match (own.map(|own| own.epoch), term) {
             (Some(own), Some(term)) if own == term => {
                 if self.unready.is_some_and(|since| now >= since + MAP_READY_GRACE) {
-                    tracing::warn!("{} of the fleet are left to another server", self.name);
+                    tracing::warn!("another server is now the leader for {}", self.name);
                     self.resign(term).await?;
                 } else if self.found_origin.is_none() {
                     self.claim(term).await?;
@@ -226,7 +226,7 @@ impl Leadership {
             (Some(epoch), _) => self.begin(epoch, server.clone()).await?,
             (None, term) => {
                 if term.is_some() {
-                    tracing::warn!("this server writes {} for the fleet no more", self.name);
+                    tracing::warn!("this server is no longer the leader for {}", self.name);
                     (self.term, self.write_at) = (None, None);
                     self.map.clear();
                 }

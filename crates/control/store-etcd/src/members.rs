@@ -45,12 +45,12 @@ pub struct EtcdFleet {
 
 #[derive(Default)]
 struct MemberStatus {
-    /// The lease of this server's key; `None`: it is no member.
+    /// The lease of this server's key; `None`: it is not a member.
     lease: Option<i64>,
     fault: Option<String>,
     /// Which other members have other content, and what to do.
     difference: Option<String>,
-    /// Since when it is no member.
+    /// Since when it is not a member.
     outside: Option<Instant>,
     /// Since when the name is another server's.
     taken: Option<Instant>,
@@ -120,11 +120,11 @@ impl EtcdFleet {
     /// The lease of this server's key.
     ///
     /// # Errors
-    /// It is no member, and why.
+    /// It is not a member, and why.
     pub fn lease(&self) -> Result<i64, String> {
         let state = self.state();
         let why = || state.fault.clone().unwrap_or_else(|| "it is joining".into());
-        state.lease.ok_or_else(|| format!("this server is no member of the fleet: {}", why()))
+        state.lease.ok_or_else(|| format!("this server is not a member of the fleet: {}", why()))
     }
 
     /// Whether it has been no member for a while.
@@ -199,7 +199,7 @@ impl EtcdFleet {
             }
         };
         if state.fault.as_ref() != Some(&fault) {
-            tracing::error!("this server is no member of the fleet: {fault}");
+            tracing::error!("this server is not a member of the fleet: {fault}");
         }
         state.fault = Some(fault);
     }
@@ -243,7 +243,7 @@ impl EtcdFleet {
 
     /// The key of a member that serves this revision.
     fn put(&self, lease: i64, since: u64, revision: Revision) -> TxnOp {
-        // What an operator is to decide about is no damage of a copy.
+        // What an operator is to decide about is not damage of a copy.
         let digest = self.digests.at(revision).filter(|_| self.is_bound());
         let digest = digests::text(digest);
         let (form, reported, member) = (Form::NEWEST.0, now(), self.member.clone());

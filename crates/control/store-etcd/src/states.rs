@@ -63,7 +63,7 @@ struct Exchange {
     write_at: Option<Instant>,
     sweep_at: Instant,
     life: Life,
-    /// Since when servers are no members.
+    /// Since when servers are not members.
     absent: HashMap<Arc<str>, Instant>,
 }
 

@@ -98,7 +98,7 @@ impl EtcdStore {
                 self.first = Some(watch).filter(|_| !is_over);
                 let reading = || "everything is being read from etcd".to_owned();
                 let why = self.shared.writable().err().map_or_else(reading, |why| why.to_string());
-                return Err(StoreError::Unreachable(format!("nothing is known of it: {why}")));
+                return Err(StoreError::Unreachable(format!("its outcome is unknown: {why}")));
             }
         }
         if self.membership.is_none() {

@@ -73,7 +73,7 @@ fn unopened(path: &Path) -> impl Fn(io::Error) -> StoreError {
     move |error| {
         let is_link = error.raw_os_error() == Some(Errno::LOOP.raw_os_error());
         let why = if is_link {
-            failed("it is a symbolic link, which is not followed: put the file itself in its place")
+            failed("it is a symbolic link, which is not followed: put the file in its place")
         } else {
             store_error(error.into())
         };

@@ -43,7 +43,7 @@ impl<B: StorageBackend> StorageBackend for PacedFile<B> {
         if synced.is_err() {
             self.has_failed.store(true, Ordering::Relaxed);
         } else if self.has_failed.load(Ordering::Relaxed) {
-            return Err(io::Error::other("the disk failed an order before this one"));
+            return Err(io::Error::other("the disk failed an earlier request"));
         }
         synced
     }

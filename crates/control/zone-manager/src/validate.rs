@@ -73,7 +73,7 @@ pub fn name(name: &mut NameBuf, origin: Name<'_>) -> Result<(), InvalidEdit> {
 /// As [`edit`].
 pub fn wildcard(wildcard: &mut NameBuf, origin: Name<'_>) -> Result<(), InvalidEdit> {
     if wildcard.as_name().labels().next() != Some(b"*".as_slice()) {
-        let what = format!("{wildcard} is no wildcard, so it cannot stand for addresses");
+        let what = format!("{wildcard} is not a wildcard, so it cannot stand for addresses");
         return Err(invalid("name", BrokenRule::WILDCARD, what));
     }
     name(wildcard, origin)

@@ -35,7 +35,7 @@ impl CacheCandidate {
     ) -> Option<Self> {
         let name_len = fast_parse.read(packet.buf, packet.len)?;
         let hash = key.hash(fast_parse.padded(), 0, name_len - 1);
-        // Types from 128 on are no data types (RFC 6895 §3.1). The full path refuses them.
+        // Types from 128 on are not data types (RFC 6895 §3.1). The full path refuses them.
         let is_plain = flags(packet.buf).has(Flags::RD) && fast_parse.rtype.0 < 128;
         is_plain.then_some(Self { hash, name_len: name_len as u8 })
     }

@@ -64,8 +64,8 @@ pub enum ControlAnswer<B> {
 }
 
 impl ControlAnswer<&[u8]> {
-    /// The code of a response to the message in `packet`. A message that is no response to it, or
-    /// has a code without a name, is a defect of the handler.
+    /// The code of a response to the message in `packet`. A message that is not a response to it,
+    /// or has a code without a name, is a defect of the handler.
     fn rcode(&self, packet: &Packet<'_>) -> Option<Rcode> {
         match self {
             Self::Code(rcode) => Some(*rcode),

@@ -14,7 +14,7 @@ impl CaseMask {
     }
 
     /// The bytes of a name as sent; the input is in lower case. Lengths of labels are below 64, so
-    /// they are no letters.
+    /// they are not letters.
     pub(crate) fn of(self, lower: &[u8]) -> impl Iterator<Item = u8> {
         let mut bits = self.0;
         lower.iter().map(move |byte| {

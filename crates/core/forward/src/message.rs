@@ -359,7 +359,7 @@ mod tests {
             reply.extend([0, 0, 41, 4, 208, (code >> 4) as u8, 0, 0, 0, 0, 0]);
             read(&query, &sent, &reply)
         };
-        assert_eq!(with(0), ParsedResponse::Answer, "the TTL of another record is no code");
+        assert_eq!(with(0), ParsedResponse::Answer, "the TTL of another record is not a code");
         assert_eq!(with(3), ParsedResponse::Answer);
         for code in [16, 19, 22, 23, 0xff0, 2] {
             assert_eq!(with(code), ParsedResponse::Failure, "{code}");

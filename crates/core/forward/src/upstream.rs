@@ -56,7 +56,7 @@ pub struct Upstream {
     failing_since: u64,
     /// Whether it refused a query since its last answer.
     is_refusing: bool,
-    /// While it is down: when it is tried again, and how often that failed.
+    /// While it is down: when it is retried, and how often that failed.
     back_off_until: Option<u64>,
     back_offs: u8,
     silence: Silence,

@@ -37,7 +37,7 @@ impl Flags {
         self.0 & (Self::QR | Self::OPCODE) == 0
     }
 
-    /// Whether it tells that a zone has changed (RFC 1996), and is no response.
+    /// Whether it tells that a zone has changed (RFC 1996), and is not a response.
     #[inline]
     pub const fn is_notify(self) -> bool {
         self.0 & (Self::QR | Self::OPCODE) == Self::NOTIFY

@@ -57,7 +57,7 @@ impl CpuList {
     /// Reads a list from a file of the kernel, where nothing stands for no CPU.
     ///
     /// # Errors
-    /// The text is no list.
+    /// The text is not a list.
     pub fn from_kernel(text: &str) -> Result<Self, ParseCpuListError> {
         // Kernels without the option that fills `nohz_full` write this.
         match text.trim() {
@@ -89,7 +89,7 @@ impl fmt::Display for ParseCpuListError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotARange(part) => {
-                write!(f, "`{part}` is no CPU and no range of CPUs, such as 3 or 2-5")?;
+                write!(f, "`{part}` is neither a CPU nor a range of CPUs, such as 3 or 2-5")?;
                 write!(f, " (CPUs are numbered from 0 to {})", CPUS_MAX - 1)
             }
             Self::Backwards(part) => write!(f, "the range `{part}` ends before it begins"),

@@ -384,7 +384,7 @@ impl<Z: ZoneTable + Send> Answerer<Z> {
                 send(packet, now.saturating_sub(since));
             }
         });
-        // Polling fails only for a descriptor that is no epoll.
+        // Polling fails only for a descriptor that is not an epoll.
         debug_assert!(tended.is_ok(), "{tended:?}");
     }
 }

@@ -242,7 +242,8 @@ fn set_targets(tables: &mut ProgramMaps, listen: &[SocketAddr]) -> Result<(), Xd
     let asked = expand(listen, &own);
     if asked.len() > TARGETS_MAX {
         let why = format!(
-            "{} addresses are to be answered at, and {TARGETS_MAX} may be: list those of [server] \
+            "{} listening addresses are more than the maximum of {TARGETS_MAX}: list those of \
+             [server] \
              listen one by one",
             asked.len()
         );

@@ -40,7 +40,7 @@ impl<P> PortChangeSender<P> {
         let (done, carried_out) = channel();
         self.port_changes
             .try_send(PortChange { ports, _done: done })
-            .map_err(|_| io::Error::other("a worker takes no orders"))?;
+            .map_err(|_| io::Error::other("a worker does not accept commands"))?;
         self.waker.wake();
         Ok(carried_out)
     }

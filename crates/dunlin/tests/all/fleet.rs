@@ -144,7 +144,7 @@ fn fleet_is_listed_and_a_write_waits_for_all_of_it() {
     }
     // A killed server is a member for some seconds more.
     second.served.signal(Signal::KILL);
-    until_true("it is no member", || members(&first).len() == 1);
+    until_true("it is not a member", || members(&first).len() == 1);
 }
 
 #[test]

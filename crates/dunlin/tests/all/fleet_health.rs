@@ -163,11 +163,11 @@ fn one_prober_alone_takes_nothing_down_and_a_killed_one_is_replaced() {
         let seen = scene.seen();
         let target = seen.iter().find(|target| target["address"] == "127.0.11.1").expect("there");
         let vantages = target["vantages"].as_array().expect("vantages").clone();
-        // It has replaced the stopped one once that is no member.
+        // It has replaced the stopped one once that is not a member.
         vantages.iter().any(|vantage| vantage["state"] == "down")
     });
     assert_ne!(one, other);
-    // The word of the stopped one does not count once it is silent. Once it is no member, the
+    // The word of the stopped one does not count once it is silent. Once it is not a member, the
     // third one takes its place.
     until_true("it is left out", || !scene.has(1));
     println!("left out {:.2?} after both died; the lease lasts 10 s", died.elapsed());

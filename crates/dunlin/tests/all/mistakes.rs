@@ -39,7 +39,7 @@ fn answer(command: &str) -> String {
             let end: String = end.map(|line| format!("{line}\n")).collect();
             String::from_utf8(output.stdout).expect("UTF-8") + &end
         }
-        _ => panic!("{command} is no command of this page"),
+        _ => panic!("{command} is not a command of this page"),
     }
 }
 

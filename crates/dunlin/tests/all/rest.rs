@@ -269,7 +269,7 @@ fn snapshot_is_taken_and_restored() {
 #[test]
 fn zone_that_was_never_loaded_is_not_reported_as_empty() {
     let test = "rest-unloaded";
-    let bad = [("file.example.zone", "this is no zone file\n")];
+    let bad = [("file.example.zone", "this is not a zone file\n")];
     let served = Served::start(test, &config(test), &bad);
     let mut scene = Scene::of(served, test);
     let grants = ["token", "create", "root", "--grant", "read *", "--grant", "operate"];

@@ -192,7 +192,7 @@ fn bad_targets_are_refused() {
         ("deployment/", "is not a valid object name"),
         ("deployment/a/b", "is not a valid object name"),
         ("deployment/a,deployment/A", "named twice"),
-        ("daemonset/dns", "is no kind that can be scaled"),
+        ("daemonset/dns", "is not a kind that can be scaled"),
         ("", "has no kind"),
     ] {
         let output = dunlin(&["check", "--target", target]);

@@ -99,7 +99,7 @@ fn zone_cut_off_by_its_writer_is_held_until_accepted() {
     assert!(told(&refused).contains("a.test. is not held"), "{}", told(&refused));
     let refused = accept("b.test");
     assert_eq!(refused.status.code(), Some(1));
-    assert!(told(&refused).contains("b.test. is no zone that is loaded from a file"));
+    assert!(told(&refused).contains("b.test. is not a zone loaded from a file"));
 
     let half = lines(2)[..800].join("\n") + "\n";
     fs::write(served.folder.join("a.test.zone"), half).expect("a file");

@@ -37,7 +37,7 @@ impl fmt::Display for XdpError {
             Self::Interface(error) => error.fmt(f),
             Self::Load(error) => write!(
                 f,
-                "the kernel does not load the XDP program: {}; it takes Linux 5.9, CAP_BPF and \
+                "the kernel does not load the XDP program: {}; it needs Linux 5.9, CAP_BPF and \
                  CAP_NET_ADMIN",
                 chain(&**error)
             ),
@@ -52,7 +52,7 @@ impl fmt::Display for XdpError {
             Self::Dispatcher(name, error) => write!(
                 f,
                 "another XDP program is attached to {name}, and cannot be joined: {}; joining \
-                 libxdp's dispatcher takes Linux 5.10, the BPF file system, and root or \
+                 libxdp's dispatcher needs Linux 5.10, the BPF file system, and root or \
                  CAP_SYS_ADMIN and CAP_DAC_OVERRIDE",
                 chain(&**error)
             ),

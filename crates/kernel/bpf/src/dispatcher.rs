@@ -159,7 +159,7 @@ fn change(
             done => return done,
         }
     }
-    Err("it was changed by others all the time".into())
+    Err("other processes changed it during each try".into())
 }
 
 /// The folder of all dispatchers' folders.
@@ -334,7 +334,7 @@ impl DispatcherConfig {
             return Err(format!("it is of protocol {protocol}, and 2 and 3 are known"));
         }
         if usize::from(count) > COMPONENTS_MAX {
-            return Err(format!("it says that it runs {count} programs"));
+            return Err(format!("it claims to run {count} programs"));
         }
         if words.get(31).is_some_and(|last| last & 0xff != 0) {
             return Err("it is bound to its device".to_owned());

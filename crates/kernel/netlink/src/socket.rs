@@ -74,7 +74,7 @@ impl Netlink {
                 return Ok(entries);
             }
         }
-        Err(io::Error::other("what the kernel lists was changed by others all the time"))
+        Err(io::Error::other("other processes changed the kernel's list during each read"))
     }
 
     /// `None`: the list changed meanwhile.

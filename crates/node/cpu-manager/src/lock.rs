@@ -31,7 +31,8 @@ impl Lock {
             .map_or("in a container".into(), |pid| format!("process {}", pid.as_raw_nonzero()));
         let path = path.display();
         Err(Failure(format!(
-            "another manager runs ({who} has locked {path}): two would undo each other's work; end \
+            "another manager runs ({who} has locked {path}): two managers would undo each other's \
+             changes; end \
              it first, or name another state by --state"
         )))
     }

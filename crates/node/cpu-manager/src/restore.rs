@@ -96,7 +96,7 @@ pub(crate) fn move_aside(path: &Path, fault: &str) -> Result<Event, Failure> {
 pub fn uninstall(groups: &mut impl Groups, state_path: &Path) -> Result<usize, Failure> {
     let state = State::load(state_path, &machine_id()).map_err(|fault| {
         Failure(format!(
-            "{fault}; what was found before is not known: write an empty line into cpuset.cpus of \
+            "{fault}; the previous settings are unknown: write an empty line into cpuset.cpus of \
              each group, or restart the machine"
         ))
     })?;

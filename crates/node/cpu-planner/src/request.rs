@@ -132,8 +132,8 @@ impl fmt::Display for PlanError {
             ),
             Self::PartOfCore { requested, threads } => write!(
                 f,
-                "{requested} CPUs are no whole cores: request a multiple of {threads}, the threads \
-                 of a core, or allow parts of cores"
+                "{requested} CPUs are not whole cores: request a multiple of {threads}, the \
+                 threads of a core, or allow parts of cores"
             ),
             Self::NotEnoughCores { requested, available, threads } => write!(
                 f,

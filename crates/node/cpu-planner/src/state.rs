@@ -35,7 +35,7 @@ impl fmt::Display for StateError {
             Self::Unreadable(error) => write!(f, "cannot be read: {error}"),
             Self::Malformed(what) => write!(
                 f,
-                "is no cpu_manager_state of version 1 to 4: {what}; if it is cut off, drain the \
+                "is not a cpu_manager_state of version 1 to 4: {what}; if it is cut off, drain the \
                  node and delete it"
             ),
         }
@@ -76,7 +76,7 @@ impl State {
     /// Reads the file of a kubelet.
     ///
     /// # Errors
-    /// It cannot be read, or is no state.
+    /// It cannot be read, or is not a state.
     pub fn load(path: &Path) -> Result<Self, StateError> {
         let mut text = String::new();
         let file = File::open(path).map_err(StateError::Unreadable)?;
@@ -87,7 +87,7 @@ impl State {
     /// Reads the text of a state. Checksums are not verified: they are of Go's own text form.
     ///
     /// # Errors
-    /// It is no state.
+    /// It is not a state.
     pub fn parse(text: &str) -> Result<Self, StateError> {
         let malformed = |error: serde_json::Error| StateError::Malformed(error.to_string());
         let mut fields: Fields = serde_json::from_str(text).map_err(malformed)?;

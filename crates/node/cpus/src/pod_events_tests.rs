@@ -179,7 +179,7 @@ fn an_api_server_that_is_silent_or_unknown_never_makes_the_manager_wait() {
         beside(&events, receiver, server.api.clone(), async {
             events.offer(&assigned("kubepods/podweb/app", "0"));
             until("it is asked", || server.requests().len() == 1).await;
-            // `offer` is no async function: it cannot wait for the thread.
+            // `offer` is not an async function: it cannot wait for the thread.
             for number in 1..=2 * EVENTS_QUEUED_MAX {
                 events.offer(&assigned("kubepods/podweb/app", &number.to_string()));
             }

@@ -83,7 +83,7 @@ fn parse_one(text: &str, dialect: Dialect) -> Result<Target, String> {
             Some(known) if dialect != Dialect::Cpa => format!("did you mean {known}?"),
             _ => format!("known are {}", names.join(", ")),
         };
-        return Err(format!("\"{text}\": {kind} is no kind that can be scaled; {guess}"));
+        return Err(format!("\"{text}\": {kind} is not a kind that can be scaled; {guess}"));
     };
     let is_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.');
     if name.is_empty() || name.len() > 253 || !name.bytes().all(is_name) {

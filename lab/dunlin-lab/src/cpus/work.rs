@@ -9,20 +9,20 @@ use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-/// What a process does.
+/// The work of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Kind {
     /// Steps in a circle through 512 KiB, which a CPU's own cache holds. A unit is 1,024 steps.
     Cache,
-    /// Sums of 128 MiB, which no cache holds. A unit is a MiB.
+    /// Sums of 128 MiB, which exceed every cache. A unit is a MiB.
     Memory,
-    /// Bursts of all threads, each of so many steps, four times a second.
+    /// Bursts of all threads, four times a second, each of this many steps.
     Burst,
     /// Writes all over 4 MiB until its input ends.
     Stress,
 }
 
-/// What a process is to do.
+/// The work that a process gets.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Work {
     /// Its threads.

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Write, stderr};
 /// Columns of the bar.
 const BAR: usize = 20;
 
-/// The line; nothing where standard error is no terminal.
+/// The line; nothing where standard error is not a terminal.
 pub struct Live {
     shown: bool,
     length_s: f64,

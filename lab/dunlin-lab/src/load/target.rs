@@ -1,7 +1,7 @@
 //! The flags of commands that measure a server but choose rates themselves.
 use super::*;
 
-/// The target of commands that choose rates themselves.
+/// Options for the target, for commands that choose rates themselves.
 #[derive(Args, Clone, Debug)]
 pub struct Target {
     /// The server's address.
@@ -68,7 +68,7 @@ impl Target {
     }
 }
 
-/// The queries of commands that choose everything else themselves.
+/// Options for the queries, for commands that choose everything else themselves.
 #[derive(Args, Clone, Debug)]
 pub struct Queries {
     #[command(flatten, next_help_heading = "What")]

@@ -18,7 +18,7 @@ const BEFORE: Duration = Duration::from_secs(2);
 const AFTER: Duration = Duration::from_secs(8);
 /// An interval of the load.
 const INTERVAL: Duration = Duration::from_millis(20);
-/// Between two questions for the watched name.
+/// Interval between two queries for the watched name.
 const WATCH: Duration = Duration::from_millis(1);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

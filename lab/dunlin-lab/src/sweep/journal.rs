@@ -67,8 +67,12 @@ impl Journal {
         let mut lines = whole.lines();
         let mut entries = Vec::new();
         if let Some(first) = lines.next() {
-            let begin: Begin = serde_json::from_str(first)
-                .map_err(|error| told(format!("no journal of a sweep ({error}): remove it")))?;
+            let begin: Begin = serde_json::from_str(first).map_err(|error| {
+                told(format!(
+                    "this is not the journal of a sweep ({error}): \
+                                               remove it"
+                ))
+            })?;
             if begin.plan != plan {
                 return Err(told(
                     "it is of a sweep with other settings: run that one to its end, or remove \
@@ -81,7 +85,7 @@ impl Journal {
                 changes.into_iter().filter(|c| c.matters).map(|c| c.path).collect();
             if !changes.is_empty() {
                 return Err(told(format!(
-                    "the machine has changed since ({}): remove the file to begin anew",
+                    "the machine has changed since ({}): remove the file to start again",
                     changes.join(", ")
                 )));
             }

@@ -53,7 +53,7 @@ fn an_interrupted_sweep_resumes_and_its_report_verifies() {
     kill("-INT", &child);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    assert!(said(&output).contains("the same command goes on"), "{}", said(&output));
+    assert!(said(&output).contains("the same command resumes"), "{}", said(&output));
     assert!(part.exists() && !bundle.exists());
     assert!(!Path::new("/run/netns/compare-server").exists(), "the hosts are gone");
 

@@ -143,7 +143,7 @@ fn require_one_thread() -> Result<(), Error> {
             _ if Instant::now() < end => thread::sleep(Duration::from_millis(1)),
             more => {
                 return Err(Error::Failed(format!(
-                    "a process of {more} threads cannot be forked: ask for one process, or for \
+                    "a process of {more} threads cannot be forked: use one process, or for \
                      `dunlin lab echo`"
                 )));
             }

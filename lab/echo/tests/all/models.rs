@@ -1,4 +1,4 @@
-//! Every model answers real datagrams, refuses what is no query, and counts all of it.
+//! Every model answers real datagrams, refuses what is not a query, and counts all of it.
 
 use test_support::ports;
 use test_support::wait;

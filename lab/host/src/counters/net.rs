@@ -186,7 +186,7 @@ fn read(proc: &Path, file: &str) -> String {
 /// The device is not there.
 pub(super) fn device(proc: &Path, name: &str) -> Result<Device> {
     parse_device(&read(proc, "dev"), name)
-        .ok_or_else(|| format!("there is no device {name} here (`ip link` shows which there are)"))
+        .ok_or_else(|| format!("there is no device {name} here (`ip link` lists the devices)"))
 }
 
 pub(super) fn parse_device(text: &str, name: &str) -> Option<Device> {

@@ -37,7 +37,7 @@ fn purpose(cpus: &str) -> Purpose {
 fn a_healthy_machine_has_no_findings() {
     assert_eq!(judge(&healthy(), &Purpose::default()), []);
     assert_eq!(judge(&healthy(), &purpose("0-1")), []);
-    // Unknown values are no finding: a guest without frequencies, a software device.
+    // Unknown values are not findings: a guest without frequencies, a software device.
     let mut bare = healthy();
     bare.frequency.policies.clear();
     bare.sysctls.clear();

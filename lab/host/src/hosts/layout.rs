@@ -55,7 +55,7 @@ impl FromStr for Layout {
 
     fn from_str(text: &str) -> Result<Self> {
         let found = Self::ALL.into_iter().find(|layout| layout.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no layout: whole, shared or steered"))
+        found.ok_or_else(|| format!("`{text}` is not a layout: whole, shared or steered"))
     }
 }
 

@@ -83,7 +83,7 @@ impl Device {
     pub(super) fn read(machine: &Machine, name: &str) -> Result<Self> {
         let folder = format!("{NET}/{name}");
         if name.is_empty() || name.contains('/') || !machine.has(&folder) {
-            return Err(format!("there is no device {name} (`ip link` shows which there are)"));
+            return Err(format!("there is no device {name} (`ip link` lists the devices)"));
         }
         let file = |file: &str| format!("{folder}/{file}");
         let number = |name: &str| machine.number(&file(name)).unwrap_or(0);

@@ -78,7 +78,7 @@ impl FromStr for Part {
     fn from_str(text: &str) -> Result<Self> {
         let names = Self::ALL.map(Self::name).join(", ");
         let found = Self::ALL.into_iter().find(|part| part.name() == text);
-        found.ok_or_else(|| format!("`{text}` is no kind of settings: {names}"))
+        found.ok_or_else(|| format!("`{text}` is not a kind of settings: {names}"))
     }
 }
 
@@ -183,7 +183,7 @@ impl Planner<'_> {
     fn steer(&mut self, device: &str, cpus: &CpuList, threads: bool) -> Result<()> {
         let folder = format!("sys/class/net/{device}");
         if device.is_empty() || device.contains('/') || !self.machine.has(&folder) {
-            return Err(format!("there is no device {device} (`ip link` shows which there are)"));
+            return Err(format!("there is no device {device} (`ip link` lists the devices)"));
         }
         let at = |index: usize| cpus.as_slice().get(index % cpus.as_slice().len().max(1));
         if cpus.as_slice().is_empty() {

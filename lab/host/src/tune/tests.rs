@@ -145,7 +145,7 @@ fn kept_settings_stay_until_restore() {
     assert_eq!(recover(&machine, &state), Ok(None));
     assert!(Session::begin(&machine, &state).unwrap_err().contains("restore"));
     assert_ne!(content(&tree), before);
-    // A device that has gone meanwhile is no error.
+    // A device that has gone meanwhile is not an error.
     fs::remove_file(machine.path("proc/irq/40/smp_affinity_list")).unwrap();
     let restored = restore(&machine, &state).unwrap();
     assert_eq!((restored.changed.len(), restored.gone), (changes.len() - 1, 1));

@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         return Err("usage: lab-spinner ADDRESS MODEL SPIN-NS SOCKETS RECEIVE-BUFFER".into());
     };
     let known = Model::ALL.into_iter().find(|known| known.name() == model);
-    let model = known.ok_or_else(|| format!("`{model}` is no model of dunlin lab echo"))?;
+    let model = known.ok_or_else(|| format!("`{model}` is not a model of dunlin lab echo"))?;
     let mut options = Options::new(address.parse()?, model);
     options.spin = Duration::from_nanos(spin_ns.parse()?);
     options.threads = sockets.parse()?;

@@ -60,7 +60,7 @@ impl FromStr for Limit {
         let names = FIGURES.map(|(name, _)| name).join(", ");
         let wrong = || {
             format!(
-                "`{text}` is no limit such as `best dunlin/knot >= 1.25`: one of {names}; a \
+                "`{text}` is not a limit such as `best dunlin/knot >= 1.25`: one of {names}; a \
                  server or {ALL}; perhaps / and a server, {OTHERS} or {ECHO}; >= or <=; a number"
             )
         };

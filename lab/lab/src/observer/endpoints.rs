@@ -32,7 +32,12 @@ impl Endpoints {
     pub fn find(options: &Options, pids: &[u32]) -> Result<Self> {
         let address = options.server;
         let client_cpus = match options.cpus.is_empty() {
-            true => cpu::allowed().map_err(|e| format!("cannot tell which CPUs we have: {e}"))?,
+            true => cpu::allowed().map_err(|e| {
+                format!(
+                    "cannot read which CPUs this process may \
+                                                        use: {e}"
+                )
+            })?,
             false => options.cpus.iter().copied().collect(),
         };
         let client = Host {

@@ -107,7 +107,7 @@ impl SampleDelta<'_> {
             cpus: cpus.len() as f64,
             process_s,
             // The rest is the kernel's, its threads and interrupts, as far as it
-            // is no user time.
+            // is not user time.
             kernel_s: left_s.min(system_s + sum(interrupted_s)),
             busiest_s: most(&mut busy.chain(cpus.iter().map(interrupted_s))),
             waited_s: most(&mut all().map(|thread| thread.waited_s)),
@@ -180,7 +180,7 @@ pub(super) fn gather(
     let is_at_sockets =
         |server: &&Change| endpoints.is_one_host() || !is_past(&report.counts, server);
     let mut drops = drops(endpoints, &report.counts, server.as_ref(), &client);
-    // A generator that goes past its network stack has rings beside its sockets.
+    // A generator that bypasses its network stack has rings beside its sockets.
     let at_rings: u64 = report.threads.iter().map(|thread| thread.dropped).sum();
     drops.generator_socket = drops.generator_socket.map(|at_sockets| at_sockets + at_rings);
     Measurements {

@@ -34,7 +34,7 @@ impl Zone {
     /// The zone of that name in that file.
     ///
     /// # Errors
-    /// The file is not there, or is no zone file.
+    /// The file is not there, or is not a zone file.
     pub fn open(name: &str, file: &Path) -> Result<Self> {
         let file = file.canonicalize().map_err(|e| format!("{}: {e}", file.display()))?;
         let name = format!("{}.", name.trim_end_matches('.'));
@@ -91,7 +91,7 @@ impl Zone {
 
     fn origin(&self) -> Result<NameBuf> {
         NameBuf::from_text(self.name.as_bytes(), Name::ROOT)
-            .map_err(|e| format!("{:?} is no name of a zone: {e:?}", self.name))
+            .map_err(|e| format!("{:?} is not a name of a zone: {e:?}", self.name))
     }
 
     fn read(&self, sink: &mut dyn FnMut(zonefile::Record<'_>) -> Result<()>) -> Result<()> {

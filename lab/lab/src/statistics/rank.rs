@@ -7,7 +7,7 @@ use super::sort;
 ///
 /// Exact, for lists with ties too: over all ways of dealing out the ranks that there are, the share
 /// in which the sum of the first list lies as far out, the smaller tail twice. Nothing where a list
-/// is empty, longer than [`crate::limits::SAMPLES_MAX`], or holds what is no number.
+/// is empty, longer than [`crate::limits::SAMPLES_MAX`], or holds what is not a number.
 pub fn mann_whitney(ours: &[f64], theirs: &[f64]) -> Option<f64> {
     let (ours, theirs) = (sort(ours)?, sort(theirs)?);
     let ranks = doubled_ranks(&ours, &theirs);

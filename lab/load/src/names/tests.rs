@@ -48,8 +48,8 @@ fn wrong_lines_are_refused_with_their_position() {
     for (text, told) in [
         ("a A\nb\n", ":2: `b` lacks a type"),
         ("a A A", ":1: `A` stands behind"),
-        ("a..b A", ":1: `a..b` is no name"),
-        ("a BOGUS", ":1: `BOGUS` is no type"),
+        ("a..b A", ":1: `a..b` is not a name"),
+        ("a BOGUS", ":1: `BOGUS` is not a type"),
         ("; nothing\n", ": there is no query in it"),
     ] {
         let error = file(text).unwrap_err();

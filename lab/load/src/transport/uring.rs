@@ -125,7 +125,7 @@ impl Uring {
             match entered {
                 Ok(_) if self.ring.submission().is_empty() => return,
                 Ok(_) => {}
-                // No memory, or completions that wait: then it is tried again.
+                // No memory, or completions that wait: then it is retried.
                 Err(error) if is_busy(&error) => {}
                 Err(error) => {
                     let told = format!("io_uring takes nothing any more: {error}");

@@ -42,7 +42,7 @@ fn capture(words: &[&str], file: &Path, server: &UdpSocket) -> Child {
     // Without a length, its buffer holds 8 packets, and the kernel drops the others.
     tcpdump.args(words).args(["-s", "512", "-U", "--immediate-mode", "-w"]).arg(file).arg(filter);
     let child = tcpdump.stdin(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // The file is there before anything is seen: this is no query, but is captured.
+    // The file is there before anything is seen: this is not a query, but is captured.
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     await_in(file, |bytes| {
         socket.send_to(b"no query", address).unwrap();

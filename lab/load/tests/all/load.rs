@@ -74,7 +74,7 @@ fn timeouts_are_censored_and_in_the_histogram() {
     assert_eq!(p(0.9), Quantile::MoreThan(300 * MILLISECOND));
     assert!(matches!(p(0.5), Quantile::Of(time) if time < 300 * MILLISECOND));
     assert!(report.mean_of_answered(&report.times.response).unwrap() < 300.0 * 1e6);
-    assert!(report.busy_ns < 450 * MILLISECOND, "waiting for nothing is no load");
+    assert!(report.busy_ns < 450 * MILLISECOND, "waiting for nothing is not a load");
 }
 
 #[test]

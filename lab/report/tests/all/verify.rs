@@ -198,7 +198,7 @@ fn add(value: &mut Value, path: &str, more: f64) {
     let target = value.pointer_mut(path).unwrap_or_else(|| panic!("there is no {path}"));
     *target = match target.as_u64() {
         Some(number) => json!(number + more as u64),
-        None => json!(target.as_f64().unwrap_or_else(|| panic!("{path} is no number")) + more),
+        None => json!(target.as_f64().unwrap_or_else(|| panic!("{path} is not a number")) + more),
     };
 }
 

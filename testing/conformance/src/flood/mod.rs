@@ -25,7 +25,7 @@ pub enum Kind {
     HalfOpen,
     /// Queries from addresses that did not send them, drawn at random.
     SpoofedSources,
-    /// Datagrams that are no messages, or nearly are.
+    /// Datagrams that are not messages, or nearly are.
     Malformed,
     /// Connections that ask for answers of 64 KiB and read them as fast as they come.
     LargeAnswers,

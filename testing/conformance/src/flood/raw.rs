@@ -71,7 +71,7 @@ fn open() -> io::Result<OwnedFd> {
     Ok(socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::RAW))?)
 }
 
-/// A device's full queue is no failure of a flood.
+/// A device's full queue is not a failure of a flood.
 fn send(raw: &OwnedFd, packet: &[u8], server: SocketAddrV4) -> io::Result<()> {
     match sendto(raw, packet, SendFlags::DONTWAIT, &server) {
         Ok(_) | Err(Errno::NOBUFS | Errno::AGAIN) => Ok(()),

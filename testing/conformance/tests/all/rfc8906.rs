@@ -121,7 +121,7 @@ fn sweep() -> Vec<String> {
     let flags = (0..15).map(|bit| {
         format!("3.2.4 | soa edns=0 flags={} | noerror soa aa opt !reserved !do", 1 << bit)
     });
-    // Types 128 to 255 are no data (RFC 6895 §3.1); those without a meaning are not implemented.
+    // Types 128 to 255 are not data (RFC 6895 §3.1); those without a meaning are not implemented.
     let unassigned =
         (129..249).map(|rtype| format!("3.1.2 | type{rtype} edns=0 | notimp !soa !aa opt"));
     let types = [0x7f, 0x100, 1000, 4096, 0x7fff, 0x8000, 0xff00, 0xfffe];
@@ -234,7 +234,7 @@ fn holds(word: &str, reply: &Reply, bytes: &[u8]) -> bool {
         ("do", _) => opt.is_some_and(|opt| opt.dnssec_ok),
         ("reserved", _) => opt.is_some_and(|opt| opt.reserved != 0),
         ("option", code) => opt.is_some_and(|opt| opt.options.contains(&number(code))),
-        _ => panic!("{word} is no word of an expectation"),
+        _ => panic!("{word} is not a word of an expectation"),
     }
 }
 

@@ -62,7 +62,7 @@ impl Stage {
         Ok(Sum::of(&outcomes, &TRUTH))
     }
 
-    /// Datagrams that were no replies, as Dunlin counts them.
+    /// Datagrams that were not replies, as Dunlin counts them.
     fn mismatched(&self) -> Result<u64> {
         let status = self.dunlin.status()?;
         let servers = status["upstreams"].as_array().into_iter().flatten();

@@ -190,7 +190,7 @@ fn zone_file_without_a_last_newline_is_held_until_accepted() {
     let path = "/v1/zones/example.org/import?accept_loss=true";
     let told = scene.ask("POST", path, &scene.root, &[DNS], text.as_bytes()).done();
     assert_eq!(told["rrsets"], 2);
-    // A line that was cut is no JSON.
+    // A line that was cut is not JSON.
     let reply = import(&scene, NDJSON, &line(1)[..20]);
     assert_eq!(reply.json()["line"], 1, "{:?}", reply.json());
     import(&scene, NDJSON, line(1).trim_end()).done();

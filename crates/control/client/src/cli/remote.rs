@@ -62,11 +62,11 @@ pub struct Journal {
 pub enum JournalCommand {
     /// Undo a write: show what changes, then write it.
     ///
-    /// Each record set of the write gets its content from before the write again, all in one atomic
-    /// write. What was written again since stays as it is and is listed, and so is what the journal
-    /// does not record: the content before a write of more than 1000 record sets. Exit status 0
-    /// means that all was undone, 1 that some was not. The command needs a grant to write every
-    /// record set of the write.
+    /// Each record set of the write gets back its previous content, all in one atomic write. Record
+    /// sets that were written again later stay unchanged and are listed. So are those whose
+    /// previous content the journal lacks, which is that of writes of more than 1000 record sets.
+    /// Exit status 0 means that everything was undone, 1 that some record sets were not. The
+    /// command needs a grant to write every record set of the write.
     #[command(after_help = "Examples:\n  \
         dunlin journal revert 1742 --dry-run\n  \
         dunlin journal revert 1742 --yes --reason 'wrong rack'")]
@@ -120,7 +120,7 @@ pub enum ZonesCommand {
     /// at least 20, or that does not end with a newline. It serves the zone as before, and `dunlin
     /// status` shows both counts. This command reads the file again and serves it. A file that was
     /// renamed into place is never held. The command uses the local admin socket. Exit status 1
-    /// means that the zone is not held, or its file still not served.
+    /// means that the zone is not held, or that its file is still not served.
     #[command(after_help = "Examples:\n  \
         dunlin zones accept example.org\n  \
         dunlin zones accept /etc/dunlin/hosts\n  \
@@ -128,11 +128,11 @@ pub enum ZonesCommand {
     Accept(AcceptZone),
     /// Write a zone as it is served now to standard output, as a zone file.
     ///
-    /// It may be a zone of a file, of the store, of a cluster, or built in. Of record sets with
-    /// checks it has the members that are answered. The command uses the local admin socket.
+    /// It may be a zone of a file, of the store, of a cluster, or built in. Record sets with checks
+    /// have only the members that are answered. The command uses the local admin socket.
     #[command(after_help = "Example:\n  dunlin zones dump example.org > example.org.zone")]
     Dump(DumpZone),
-    /// Write all zones of the store into a file, as of one moment.
+    /// Write a consistent snapshot of all zones of the store to a file.
     ///
     /// The server answers and accepts writes meanwhile. The command needs a grant to read all
     /// zones, `read *`. It verifies the file before it replaces an older one.
@@ -184,7 +184,7 @@ pub struct TakeSnapshot {
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Write this format, so that an older version can restore the snapshot. It lists what gets
-    /// lost. Format 3: no comments of record sets. Format 2: no policies, checks and tiers, too.
+    /// lost. Format 3: no comments of record sets. Format 2: also no policies, checks and tiers.
     #[arg(long, value_name = "FORMAT", default_value_t = snapshot::FORMAT,
         value_parser = clap::value_parser!(u8)
             .range(i64::from(snapshot::FORMAT_MIN)..=i64::from(snapshot::FORMAT)))]
@@ -355,8 +355,8 @@ pub struct SetSet {
     /// If no address is up, answer those that are down (`open`, the default) or none (`closed`).
     #[arg(long, value_name = "HOW", value_parser = ["open", "closed"])]
     pub fail: Option<String>,
-    /// Add an address of a tier, from 1: it is answered if no address of a lower tier is better.
-    /// Those without this option have tier 0. It implies `--policy failover`.
+    /// Add an address of this tier, 1 or more: it is answered only if no address of a lower tier is
+    /// healthier. Those without this option have tier 0. It implies `--policy failover`.
     #[arg(long, value_name = "TIER=ADDRESS", value_parser = read_tier)]
     pub tier: Vec<(u8, String)>,
     /// Give a record this weight, and add it if it is not among the others. Those without this

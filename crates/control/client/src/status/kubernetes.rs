@@ -99,9 +99,9 @@ mod tests {
         let closed = status(stream(false, true, Some("HTTP 404")));
         let line = &faults(&closed)[0];
         assert!(line.starts_with("services are not watched: HTTP 404; what is known is of 2023"));
-        let skipped = vec!["services shop/*: its name is no label".to_owned()];
+        let skipped = vec!["services shop/*: its name is not a label".to_owned()];
         let skipped = KubernetesStatus { skipped, skipped_count: 3, ..well };
-        let lines = ["skipped: services shop/*: its name is no label", "2 objects more skipped"];
+        let lines = ["skipped: services shop/*: its name is not a label", "2 objects more skipped"];
         assert_eq!(faults(&skipped), lines);
     }
 }

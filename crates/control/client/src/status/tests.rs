@@ -143,7 +143,7 @@ fn held_zone_and_half_written_file_are_shown_with_a_remedy() {
     status.zones.iter_mut().for_each(|zone| (zone.state, zone.held) = (ZoneState::Current, None));
     assert!(!is_healthy(&status), "the content of another source is held");
     status.held.clear();
-    assert!(is_healthy(&status), "a half-written file is no fault");
+    assert!(is_healthy(&status), "a half-written file is not a fault");
 }
 
 #[test]
@@ -249,14 +249,14 @@ fn hosts_files_are_listed_with_their_errors() {
     assert!(is_healthy(&status));
     let behind = &mut status.hosts[1];
     (behind.state, behind.refused_seconds) = (ZoneState::Behind, Some(NOW - 5.0));
-    behind.errors = vec!["/srv/ads:7:1: `x` is no address".into()];
+    behind.errors = vec!["/srv/ads:7:1: `x` is not an address".into()];
     assert!(!is_healthy(&status));
     let expected = "
 STATE      NAMES     LOADED  HOSTS FILE
 current       12  1 min ago  /etc/hosts
 behind   500,000  1 min ago  /srv/ads
     it was refused 5 s ago:
-    /srv/ads:7:1: `x` is no address
+    /srv/ads:7:1: `x` is not an address
 ";
     let text = shown(&status, false);
     assert!(text.contains(expected), "{text}");

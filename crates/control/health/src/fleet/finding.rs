@@ -61,7 +61,7 @@ impl Finding {
             None => return Err("it has no format".into()),
         }
         let json: FindingJson =
-            serde_json::from_value(value).map_err(|why| format!("it is no finding: {why}"))?;
+            serde_json::from_value(value).map_err(|why| format!("it is not a finding: {why}"))?;
         let state = ProbeState::from_word(&json.state)
             .filter(|state| *state != ProbeState::Unknown)
             .ok_or_else(|| format!("{:?} is neither \"up\" nor \"down\"", json.state))?;

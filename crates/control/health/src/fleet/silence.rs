@@ -1,6 +1,6 @@
 //! How long servers that probe have been silent.
 //!
-//! Each writes a sign of life while it probes. What cannot be seen is no silence: time passes only
+//! Each writes a sign of life while it probes. What cannot be seen is not silence: time passes only
 //! as far as etcd is known to have been read.
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -116,7 +116,7 @@ fn what_a_server_says_counts_at_once_and_is_written_until_it_is_there() {
     states.set_vantages(own(2));
     assert_eq!(states.take_pending(10).len(), 1);
     states.say(&target(1), Some(&reported_again()));
-    assert!(states.take_pending(10).is_empty(), "another reason is no transition");
+    assert!(states.take_pending(10).is_empty(), "another reason is not a transition");
     states.say(&target(1), None);
     assert_eq!(states.take_pending(10), [(target(1), None)]);
 }

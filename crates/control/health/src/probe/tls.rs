@@ -51,7 +51,7 @@ pub fn connector(check: &TlsCheck, protocol: &[u8]) -> Result<TlsConnector, Stri
 /// address.
 ///
 /// # Errors
-/// It is no name.
+/// It is not a name.
 pub fn server_name(
     check: &TlsCheck,
     host: &str,

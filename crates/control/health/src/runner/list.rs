@@ -52,7 +52,7 @@ impl Runner {
                     operator: self.overrides.of(target).cloned(),
                     certificate_end_seconds: certificate.map(|(found, _)| found.end.as_secs()),
                     warning: ending.map(|(found, _)| {
-                        format!("its certificate ends in {}", whole_days(wall, found.end))
+                        format!("its certificate expires in {}", whole_days(wall, found.end))
                     }),
                 }
             };

@@ -59,7 +59,7 @@ impl Runner {
     fn take_certificate(&mut self, id: ProbeId, end: Duration) {
         let wall = wall();
         if let Some(target) = self.prober.certificate(id, end, wall) {
-            tracing::warn!(%target, "its certificate ends in {}", whole_days(wall, end));
+            tracing::warn!(%target, "its certificate expires in {}", whole_days(wall, end));
         }
         self.counters.expiring.store(self.prober.expiring() as u64, Relaxed);
     }

@@ -237,7 +237,7 @@ async fn what_silent_servers_said_does_not_count_and_only_what_was_up_is_unknown
     let [is_up, is_down] = [MemberClass::Up, MemberClass::DownOnceUp];
     assert_eq!(classes(&mut fixture), [is_up, is_up, is_down]);
 
-    // Time alone is no silence: etcd has to be known until then. Nothing is heard of `a`.
+    // Time alone is not silence: etcd has to be known until then. Nothing is heard of `a`.
     let now = Instant::now();
     states.hear("a");
     states.hear("b");

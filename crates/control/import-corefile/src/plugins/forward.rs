@@ -59,7 +59,7 @@ pub fn servers(importer: &mut Importer<'_>, directive: &Directive) -> Vec<String
     let server_name = option("tls_servername").and_then(|option| option.args.first());
     if let Some(name) = server_name.filter(|name| !is_host(&name.text)) {
         let text = format!(
-            "forward {{ tls_servername {} }}: this is no name of a server; certificates are \
+            "forward {{ tls_servername {} }}: this is not a name of a server; certificates are \
              verified for its address",
             shown(&name.text)
         );

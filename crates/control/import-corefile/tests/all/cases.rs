@@ -99,7 +99,7 @@ fn documentation_has_the_plugin_table() {
 
 fn message(text: &str) -> String {
     let case = Case(folder());
-    import(Path::new("f"), text, &case).expect_err("it is no Corefile").to_string()
+    import(Path::new("f"), text, &case).expect_err("it is not a Corefile").to_string()
 }
 
 #[test]

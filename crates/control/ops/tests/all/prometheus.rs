@@ -154,7 +154,7 @@ fn every_alert_uses_existing_metrics_and_gives_advice() {
         assert!(title.starts_with("Dunlin"), "{alert}");
         let count = check_metrics(title, expression, &kinds);
         assert!(count > 0 || expression.starts_with("up{"), "{title}: {expression}");
-        assert!(field("/for").ends_with(['m', 'h']), "{title}: a moment is no trouble");
+        assert!(field("/for").ends_with(['m', 'h']), "{title}: a moment is not a trouble");
         let severity = field("/labels/severity");
         assert!(["critical", "warning", "info"].contains(&severity), "{title}: {severity}");
         let summary = field("/annotations/summary");

@@ -232,7 +232,7 @@ fn not_committed(error: CommitError, shared: Option<CommitId>) -> Refused {
             Refused::UnknownOutcome { id, why: why.to_string().into() }
         }
         (CommitError::Unknown(StoreError::Failed(why)), None) => {
-            let served = "is served then once the disk works again";
+            let served = "is served once the disk works again";
             Refused::Failed(format!("{why}: it may be on the disk anyway, and {served}").into())
         }
         (CommitError::Refused(why) | CommitError::Unknown(why), _) => refused(why),

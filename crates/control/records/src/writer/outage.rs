@@ -187,7 +187,7 @@ impl Writer {
             return self.load_again();
         }
         if newest != self.revision {
-            tracing::warn!(%newest, known = %self.revision, "the store is read anew");
+            tracing::warn!(%newest, known = %self.revision, "the store is read again");
             return self.load_again();
         }
         // A lost watch begins again.
@@ -219,8 +219,8 @@ impl Writer {
             let answered = if self.is_loaded { "as they were" } else { "with SERVFAIL" };
             tracing::error!(
                 zones,
-                "the store cannot be used; its zones are answered {answered}, and it is tried \
-                 again until it can: {why}"
+                "the store cannot be used; its zones are answered {answered}, and it is retried \
+                 until it can: {why}"
             );
         }
         let (now, before) = (Instant::now(), self.retry.take());

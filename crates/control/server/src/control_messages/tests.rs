@@ -140,7 +140,7 @@ fn update_of_60_kb_reaches_its_handler_and_so_does_the_answer_its_client() {
     }
     assert_eq!(scene.replies(Rcode::NoError), 4);
     let notifies = FIRST_NOTIFY..FIRST_NOTIFY + NOTIFY_NAMES.len();
-    assert_eq!(scene.answers.read()[notifies], [0; NOTIFY_NAMES.len()], "it is no NOTIFY");
+    assert_eq!(scene.answers.read()[notifies], [0; NOTIFY_NAMES.len()], "it is not a NOTIFY");
     // STATUS has no handler; and a panic of the handler costs the message that met it.
     send(&mut stream, &message(2, 5, 12));
     assert_eq!(receive(&mut stream)[..4], [0, 5, 0x90, Rcode::NotImp as u8]);

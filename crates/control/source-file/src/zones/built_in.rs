@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(is_there, [0, 0, 1, 1, 1]);
         let without = BuiltInZones { by_default: false, ..rules.clone() };
         let alone = beside(&["example", "onion"], &without);
-        assert_eq!(alone, ["internal."], "a rule is no default, and a zone goes before it");
+        assert_eq!(alone, ["internal."], "a rule is not a default, and a zone goes before it");
         assert_eq!(beside(&["arpa", "."], &rules), ["internal.", "onion."], "nor is it above it");
     }
 

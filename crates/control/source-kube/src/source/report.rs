@@ -82,7 +82,7 @@ impl Worker {
         let saved = saved::save(folder, &self.zones(), &self.cluster);
         self.is_changed = saved.is_err();
         if let Err(why) = &saved {
-            tracing::error!("Kubernetes: {why}; it is tried again");
+            tracing::error!("Kubernetes: {why}; it is retried");
         }
         self.status.edit(|status| status.saving = saved.err());
     }

@@ -26,7 +26,7 @@ pub(super) struct PageMeta {
 }
 
 impl<R> Page<R> {
-    /// The objects of a list. An answer that is no list is not an empty one.
+    /// The objects of a list. An answer that is not a list is not an empty one.
     pub fn objects(self, kind: &str) -> Result<(Vec<R>, PageMeta), Failure> {
         match &*self.kind == kind && !self.metadata.resource_version.is_empty() {
             true => Ok((self.items.unwrap_or_default(), self.metadata)),

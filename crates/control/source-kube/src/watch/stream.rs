@@ -310,7 +310,7 @@ impl<K: Kind> Stream<K> {
             };
             let Some(frame) = frame else { return Ok(()) };
             let frame = frame.map_err(|error| {
-                Failure::new(Cause::Broken, format!("the stream broke: {error}"))
+                Failure::new(Cause::Broken, format!("the stream ended early: {error}"))
             })?;
             let Ok(data) = frame.into_data() else { continue };
             if let Some(list) = &mut progress.list {
@@ -390,7 +390,7 @@ impl<K: Kind> Stream<K> {
         let meta = K::meta(&raw);
         let object = ObjectName::new(&meta.namespace, &meta.name);
         if K::IS_LABEL && !is_label(&object.name) {
-            let why = "its name is no label of a DNS name (RFC 1123)";
+            let why = "its name is not a label of a DNS name (RFC 1123)";
             return sink.send(StreamEvent::Skipped(object, why.into())).await;
         }
         let kept = K::keep(raw, self.selection.naming);

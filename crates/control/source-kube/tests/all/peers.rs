@@ -349,7 +349,7 @@ fn a_service_that_is_named_like_a_wildcard_is_none_and_digits_begin_names() {
     let watched = Watched::open(&world);
     watched.until("the others are shown", |status| status.skipped_count == 4);
     let told = watched.status().skipped.join("; ");
-    assert!(told.contains("services shop/*: its name is no label"), "{told}");
+    assert!(told.contains("services shop/*: its name is not a label"), "{told}");
     for (name, expected) in [("1web", Some(1)), ("0", Some(1)), ("web-0", Some(1)), ("*", None)] {
         assert_eq!(watched.answer(name), expected, "{name}");
     }

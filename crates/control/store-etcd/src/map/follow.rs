@@ -30,7 +30,7 @@ impl Follower for MapFollower {
     }
 
     async fn take(&mut self, kv: &KeyValue, is_put: bool) -> Result<(), RequestError> {
-        // A key that is no text is none of the map.
+        // A key that is not a text is none of the map.
         let key = str::from_utf8(kv.key()).ok().and_then(|key| key.strip_prefix(&self.prefix));
         match key.unwrap_or_default() {
             COMPLETE if is_put && !self.is_complete => {

@@ -88,7 +88,7 @@ fn header(file: &dyn StorageBackend) -> Result<TreeHeader, StoreError> {
         file.read(0, &mut bytes).map_err(|error| store_error(error.into()))?;
     }
     TreeHeader::read(&bytes)
-        .map_err(|PageFault| damaged("its header is damaged, or it is no file of a store"))
+        .map_err(|PageFault| damaged("its header is damaged, or it is not a file of a store"))
 }
 
 impl<'f> Tree<'f> {

@@ -54,7 +54,7 @@ fn laid_down(wal: &Wal, half: u64, groups: &[&[PreparedWrite]]) -> u64 {
 fn behind(bytes: &[u8], revision: u64) -> Result<Vec<u64>, String> {
     let message = |why: StoreError| match why {
         StoreError::Damaged(why) => why,
-        why => panic!("{why:?} is no damage"),
+        why => panic!("{why:?} is not damage"),
     };
     let wal = Wal::open(file(bytes), Some(KEY)).map_err(message)?;
     let tree = TreeProgress { revision: Revision(revision), sequence: 0 };

@@ -281,7 +281,7 @@ fn valid_cookie_exempts_from_response_rate_limiting() {
         assert_eq!(
             new.verdict,
             Verdict::Drop(DropReason::ResponseLimited),
-            "a client's part is no proof"
+            "a client's part is not a proof"
         );
     }
 }

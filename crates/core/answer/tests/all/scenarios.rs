@@ -88,7 +88,7 @@ fn request(image: &Image, question: &str) -> String {
             None if word == "+do" => (dnssec_ok, size) = (true, Some(1232)),
             None if word == "+tcp" => transport = Transport::Stream,
             Some(("+edns", bytes)) => size = Some(bytes.parse::<u16>().unwrap()),
-            _ => panic!("`{word}` is no option"),
+            _ => panic!("`{word}` is not an option"),
         }
     }
     let flags = if dnssec_ok { 0x80 } else { 0 };

@@ -38,7 +38,7 @@ pub struct Manner {
     pub lost: u64,
     pub rcode: u8,
     pub truncates: bool,
-    /// Sends what is no reply, in front of the reply.
+    /// Sends what is not a reply, in front of the reply.
     pub lies: bool,
     pub transport: UpstreamTransport,
     /// How long a stream takes to open.
@@ -139,7 +139,7 @@ pub struct World {
     attack_credit: u64,
     /// Answers to names of the attacker that were taken after it had been told of a failure.
     pub late_answer: u64,
-    /// Queries that were no client's, and when and to whom each was sent.
+    /// Queries that were not a client's, and when and to whom each was sent.
     pub probes: Vec<(u64, u16)>,
     /// Where clients' questions went, and how many of all by stream.
     pub sent: Vec<u64>,

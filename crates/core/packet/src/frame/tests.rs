@@ -92,7 +92,7 @@ fn what_is_no_plain_datagram_is_not_read() {
     }
     assert_eq!(read(&with(v4(), 13, 6)), Err(DropReason::Malformed), "ARP");
     let three = frame("192.0.2.1", "198.51.100.2:53", &[1, 0x8100], b"");
-    assert!(read(&three).is_ok(), "a tag's number is no type");
+    assert!(read(&three).is_ok(), "a tag's number is not a type");
     for frame in [v4(), v6()] {
         for len in 0..frame.len() {
             assert_eq!(read(&frame[..len]), Err(DropReason::Malformed), "{len} bytes");

@@ -123,7 +123,7 @@ fn who_steers_no_more_leaves_it_to_the_hash() {
         }
         ports.each_mut().map(|port| port.burst(|_| {}).unwrap().received)
     };
-    unsteer(ports[0].as_fd().unwrap()).expect("nothing to undo is no error");
+    unsteer(ports[0].as_fd().unwrap()).expect("nothing to undo is not an error");
     steer(ports[0].as_fd().unwrap(), &[0]).unwrap();
     assert_eq!(shares(&mut ports), [60, 0]);
     unsteer(ports[1].as_fd().unwrap()).unwrap();

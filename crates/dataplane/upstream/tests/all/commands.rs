@@ -151,7 +151,7 @@ fn show_lists_cached_answers_and_changes_nothing() {
         assert_eq!((report.count, report.cached.len()), (1, 1));
         let cached = report.cached[0];
         assert_eq!((cached.rtype, cached.rcode, cached.answers), (Rtype::A, 0, 3));
-        assert_eq!((cached.ttl_seconds, cached.uses), (60, 1), "a look is no use");
+        assert_eq!((cached.ttl_seconds, cached.uses), (60, 1), "a lookup is not a use");
         assert!(cached.age_seconds < 60 && cached.bytes > 50, "{cached:?}");
         assert!(!cached.dnssec_ok && !cached.checking_disabled && !cached.is_unfinished);
     }

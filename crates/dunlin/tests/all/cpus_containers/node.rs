@@ -21,7 +21,7 @@ pub const BUSY: &str = "/bin/busybox mkfifo /tmp/f; exec 3<>/tmp/f; \
 /// cost less where CPUs are emulated.
 pub const IDLE: &str = "sleep 1000000";
 
-/// The group of all processes that are no containers.
+/// The group of all processes that are not containers.
 pub const SYSTEM: &str = "system";
 
 const TOP: &str = "/sys/fs/cgroup";
@@ -118,7 +118,7 @@ impl Node {
         Path::new(TOP).join(SYSTEM).join("cpuset.cpus.exclusive").exists()
     }
 
-    /// The sets of all groups that are no containers of this test, and who may go where.
+    /// The sets of all groups that are not containers of this test, and who may go where.
     pub fn files(&self) -> BTreeMap<String, String> {
         let mut files = BTreeMap::new();
         for group in [SYSTEM, "kubepods"] {

@@ -207,7 +207,7 @@ impl Run {
     fn silence(&mut self, server: usize) {
         self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, true);
         self.is_refused(server, 503, "");
-        // Sometimes until it is no member any more.
+        // Sometimes until it is not a member any more.
         seconds(self.rng.u64(1..12));
         self.bed.lan.lose(MEMBERS + server, 0..MEMBERS, false);
     }

@@ -239,7 +239,7 @@ impl ClusterScaler {
             let kept = if self.status.mode.is_empty() {
                 "nothing is scaled"
             } else {
-                "the last good ones hold"
+                "the last valid parameters stay in effect"
             };
             let text = format!("the parameters are not in force, {kept}: {error}");
             let is_new = self.context.tell_new(&text);

@@ -251,7 +251,7 @@ async fn follow(
         let mut events = pin!(events);
         loop {
             let silent =
-                || ApiError::Other(format!("{what}: silent, so the nodes are listed anew"));
+                || ApiError::Other(format!("{what}: silent, so the nodes are listed again"));
             let event = timeout(silence_max, events.next()).await.map_err(|_| silent())?;
             match event {
                 None => break,
@@ -347,7 +347,7 @@ mod tests {
             let total = || counts.borrow().map(|counts| counts.nodes.total);
             let (silence, begun) = (Duration::from_millis(300), Instant::now());
             let error = follow(&server.api, "", &table, silence).await.expect_err("silence");
-            assert!(error.to_string().contains("silent, so the nodes are listed anew"), "{error}");
+            assert!(error.to_string().contains("silent, so the nodes are listed again"), "{error}");
             assert!(begun.elapsed() >= silence);
             assert_eq!(total(), Some(2), "what is not known changes nothing");
             follow(&server.api, "", &table, silence).await.expect_err("silence");

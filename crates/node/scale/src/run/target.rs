@@ -282,7 +282,7 @@ impl TargetScaler {
             self.target, scale.replicas
         );
         if now_s - since_s < context.period.as_secs_f64() {
-            self.status.reason = format!("{text}; it is left alone for one period");
+            self.status.reason = format!("{text}; it is not scaled for one period");
             return true;
         }
         (self.foreign, self.settled) = (None, None);

@@ -73,7 +73,7 @@ fn a_file_cut_off_in_place_is_held_until_it_is_whole_again() {
     assert_eq!(fixture.state(0), (ZoneState::Behind, Some(1), 0));
     assert_eq!(fixture.serial("a.test"), Some(1), "it is served as it was");
     fixture.reload();
-    assert_eq!(fixture.held(), Some((100, 30)), "a reload is no acceptance");
+    assert_eq!(fixture.held(), Some((100, 30)), "a reload is not an acceptance");
     fixture.write("a.test", "nonsense");
     assert_eq!((fixture.held(), fixture.state(0).2), (None, 1), "there is nothing to accept");
     fixture.write("a.test", &zone(3, 90));

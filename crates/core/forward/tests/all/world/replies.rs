@@ -1,7 +1,7 @@
 //! What servers say.
 use super::{CaseManner, Manner};
 
-/// Lengths, types and numbers of questions here are no letters.
+/// Lengths, types and numbers of questions here are not letters.
 pub(super) fn has_upper_case(question: &[u8]) -> bool {
     question[12..].iter().any(u8::is_ascii_uppercase)
 }

@@ -35,7 +35,7 @@ fn dunlin(folder: &Path) -> PathBuf {
         fs::create_dir(&layout).expect("a folder");
         let mut tar = Command::new("tar");
         let status = tar.arg("-xf").arg(&archive).arg("-C").arg(&layout).status();
-        assert!(status.expect("tar").success(), "{} is no archive", archive.display());
+        assert!(status.expect("tar").success(), "{} is not an archive", archive.display());
         return layout;
     }
     let files = folder.join("dunlin-files");

@@ -399,7 +399,7 @@ mod tests {
         assert!(wrong(&|o| o.client_cpus = "x".into()).contains("CPUs of the client"));
         assert!(
             wrong(&|o| o.server_cpus = "1000".into())
-                .contains("CPU 1000, for the server, is not ours")
+                .contains("CPU 1000, for the server, is not one")
         );
         assert_eq!(options().check(), Ok(()));
         assert_eq!("client".parse(), Ok(Side::Client));

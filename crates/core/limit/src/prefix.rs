@@ -38,7 +38,7 @@ impl fmt::Display for PrefixError {
             }
             Self::Len { max } => write!(f, "the length of a prefix must be 0 to {max}"),
             Self::HostBits { meant } => {
-                write!(f, "bits are set behind the prefix: did you mean {meant}?")
+                write!(f, "host bits are set: did you mean {meant}?")
             }
             Self::Mapped => f.write_str("write IPv4 clients as IPv4, without ::ffff:"),
         }

@@ -145,7 +145,7 @@ fn impossible_requests_report_the_alternative() {
         (&["hosts", "status", "--name", "absent"], "`dunlin-lab hosts up --name absent`"),
         (&["hosts", "up", "--name", "a/b"], "characters a-z, 0-9 and -"),
         (&["hosts", "up", "--queues", "99"], "1 to 64"),
-        (&["hosts", "up", "--server-cpus", "1000"], "CPU 1000, for the server, is not ours"),
+        (&["hosts", "up", "--server-cpus", "1000"], "CPU 1000, for the server, is not one"),
     ] {
         let output = lab(words);
         assert_eq!(output.status.code(), Some(1), "{words:?}: {}", said(&output));

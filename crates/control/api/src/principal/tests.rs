@@ -71,7 +71,7 @@ fn grants_are_read_and_written() {
         ),
         ("read a..b", "neither a name nor a pattern"),
         ("read * * BOGUS", "\"BOGUS\" is not a type"),
-        ("read * * * *", "one word too many"),
+        ("read * * * *", "unexpected word"),
         ("endpoints", "stands alone before its addresses"),
         ("endpoints *", "expected an address or a prefix"),
         ("endpoints 10.0.0.1/8", "did you mean 10.0.0.0/8"),

@@ -1,6 +1,6 @@
 //! The processes beside the server that hold the routes to announced addresses.
 //!
-//! Each is this program anew, with a socket to the server as its standard input: a fork that goes
+//! Each is this program again, with a socket to the server as its standard input: a fork that goes
 //! on without a new program would keep the server's memory and descriptors, and needs `unsafe`.
 use crate::cli::AnycastProcess;
 use anycast::{Announcement, Keeper, Starter};

@@ -235,7 +235,7 @@ pub fn closed_loop(
     Ok(options)
 }
 
-/// The questions of a set, in their order.
+/// The queries of a set, in their order.
 pub fn questions(set: QuestionSet) -> QuerySource {
     let (set, order) = (Arc::new(set), Order::Given);
     let what = QuestionSpec { set, order, unique: 0.0, nxdomain: 0.0, under: None };

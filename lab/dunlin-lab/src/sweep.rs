@@ -36,7 +36,7 @@ pub const EXAMPLES: &str = "Examples:\n  \
     dunlin-lab sweep -d queries --server knot --zone example.org=zone --threads 1,2,3,4 \
     --bundle knot.json";
 
-/// Seconds of a sweep that begins without a question.
+/// Seconds of a sweep that begins without confirmation.
 const ASK_S: f64 = 3_600.0;
 /// Seconds that a run needs in addition to its length: to start the server, to read counters.
 const OVERHEAD_S: f64 = 0.4;

@@ -170,7 +170,7 @@ impl Echo {
     /// Waits until `until`, or until `stop` is readable.
     ///
     /// # Errors
-    /// A thread has failed, or a process died. The rest goes on until the echo is dropped.
+    /// A thread has failed, or a process died. The rest continues until the echo is dropped.
     pub fn wait(&mut self, until: Option<Instant>, stop: BorrowedFd<'_>) -> Result<WaitEnd, Error> {
         loop {
             self.check()?;

@@ -22,7 +22,7 @@ pub enum Model {
     Select,
     /// The same behind epoll.
     Epoll,
-    /// io_uring: one receive that goes on for ever, buffers lent to the kernel, a batch of sends
+    /// io_uring: one receive that continues for ever, buffers lent to the kernel, a batch of sends
     /// a call.
     IoUring,
     /// AF_PACKET: IP packets from the device, before the network stack; recvmmsg and sendmmsg.

@@ -111,7 +111,7 @@ fn take(socket: &OwnedFd) -> io::Result<u64> {
         let (value, size) = ((&raw mut counted).cast(), &raw mut size);
         libc::getsockopt(socket.as_raw_fd(), libc::SOL_PACKET, STATISTICS, value, size)
     };
-    // `packets` includes `drops`, and both begin anew.
+    // `packets` includes `drops`, and both start again.
     if done == 0 { Ok(counted.packets.into()) } else { Err(io::Error::last_os_error()) }
 }
 

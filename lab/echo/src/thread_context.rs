@@ -30,7 +30,7 @@ pub struct ThreadContext {
 }
 
 impl ThreadContext {
-    /// Whether the thread is to go on.
+    /// Whether the thread is to continue.
     #[inline]
     pub fn goes_on(&self) -> bool {
         !self.counters.is_stopped()

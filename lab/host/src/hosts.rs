@@ -309,7 +309,7 @@ impl Hosts {
     }
 
     /// Pins the polling threads to the CPUs of their side, a queue's to a CPU. Threads are made
-    /// anew whenever an XDP program comes or goes, or queues change.
+    /// again whenever an XDP program comes or goes, or queues change.
     ///
     /// # Errors
     /// A CPU is not there, or we are not root.

@@ -1,10 +1,11 @@
-//! The ceiling of a figure: what the same generator gets from a bare echo in the server's place.
+//! The ceiling of a figure: the rate that the same generator gets from a bare echo in the server's
+//! place.
 //!
 //! The echo answers at the server's address, on its CPUs and in its network namespace, at a port of
-//! its own, and is asked before the run and after it. Beside a closed loop that is the same loop:
-//! the slower of generator and echo decides. Beside an open loop it is first a closed one, then an
-//! open one that asks for more than that came to, as a generator that need not wait for answers
-//! sends more of them at once; what counts is the higher of both.
+//! its own. It is measured before the run and after it. For a closed loop the measurement is the
+//! same loop: the slower of generator and echo decides. For an open loop it is a closed loop, then
+//! an open loop at a higher rate, because a generator that need not wait for answers sends more
+//! queries at once. The higher rate counts.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +25,7 @@ use crate::limits::{CEILING_NS, CEILING_OUTSTANDING, CEILING_TRIES};
 use crate::observer::{Endpoints, RunResult};
 use crate::verdict::Ceiling;
 
-/// A bare echo that is asked beside a server.
+/// A bare echo, to compare a server with.
 pub struct EchoBaseline {
     model: String,
     address: SocketAddr,
@@ -50,14 +51,15 @@ impl EchoBaseline {
             allow(cpus)?;
             Echo::start(options).map_err(|error| error.to_string())
         };
-        // In a thread of its own: those it starts may use the server's CPUs, which ours may not.
+        // In a thread of its own: the threads that it starts may use the server's CPUs, this thread
+        // may not.
         let started = std::thread::scope(|scope| scope.spawn(start).join());
         let started = started.unwrap_or_else(|_| Err("the thread that starts it panicked".into()));
         let echo = started.map_err(|error| format!("no echo at {at}: {error}"))?;
         Ok(Self { model: model.name().into(), address, _echo: Some(echo) })
     }
 
-    /// Starts an echo in the place of the server that `load` asks.
+    /// Starts an echo in the place of the server that `load` sends queries to.
     ///
     /// # Errors
     /// The server is not on this machine, or as [`Self::start`].
@@ -85,7 +87,7 @@ impl EchoBaseline {
         self.address
     }
 
-    /// How it receives and sends, or where it is.
+    /// Its I/O model, or its address.
     pub fn model(&self) -> &str {
         &self.model
     }
@@ -122,20 +124,21 @@ impl EchoBaseline {
             oracle: None,
             ..load.clone()
         };
-        // On a busy machine an echo may get no CPU time for so long.
+        // On a busy machine an echo may get no CPU time for this long.
         for tried in 0..CEILING_TRIES {
-            // A moment longer each time: what it waits for ends.
+            // Each pause is longer, so that the wait ends.
             std::thread::sleep(Duration::from_nanos(tried as u64 * CEILING_NS));
             let answered = lab_load::run(&options, stop, &mut |_| {})?.counts.answered;
             if answered > 0 || stop.load(Ordering::Relaxed) {
-                // What came after the end was asked before it.
+                // Answers after the end are for queries from before it.
                 return Ok(answered as f64 * 1e9 / CEILING_NS as f64);
             }
         }
         Err(format!("no echo answers at {}, asked {CEILING_TRIES} times", self.address))
     }
 
-    /// Asks the echo, has `run` done, and asks it again: then the run is judged by both, too.
+    /// Measures the echo, calls `run`, and measures the echo again; the verdict of the run uses
+    /// both.
     ///
     /// # Errors
     /// As [`Self::rate`], and those of `run`.
@@ -147,7 +150,7 @@ impl EchoBaseline {
     ) -> Result<RunResult> {
         let before = self.rate(load, stop)?;
         let mut run = run()?;
-        // Who interrupts a load wants no further one.
+        // After an interrupt, no further load runs.
         if !stop.load(Ordering::Relaxed) {
             let after = self.rate(load, stop)?;
             run.beside(Ceiling { model: self.model.clone(), before, after });
@@ -156,7 +159,7 @@ impl EchoBaseline {
     }
 }
 
-/// Has the calling thread run on these CPUs only.
+/// Pins the calling thread to these CPUs.
 pub(crate) fn allow(cpus: &CpuList) -> Result<()> {
     let mut set = CpuSet::new();
     cpus.as_slice().iter().for_each(|cpu| set.set(*cpu));

@@ -1,9 +1,9 @@
-//! Servers beside each other: interleaved runs, what they say and what they do not.
+//! Comparison of servers by interleaved runs.
 //!
-//! All servers run all the time, each with sockets of its own; an idle one sleeps. In each round
-//! every one is asked in turn, in the next round in the opposite order, so that what else the
-//! machine does and how it warms up meets all alike. The first one is there twice, as two processes
-//! (A/A): what these two differ by is the noise.
+//! All servers run all the time, each with sockets of its own; an idle one sleeps. Each round
+//! measures every server in turn, and the next round reverses the order, so that other work on the
+//! machine and its warm-up affect all equally. The first server runs as two processes (A/A): the
+//! difference between them is the noise.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,17 +28,17 @@ pub use summary::{Cell, Row, Summary, summarise};
 /// One run at one rate.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Questions a second that were due.
+    /// Queries a second that were due.
     pub rate: f64,
-    /// Share of the due questions that were answered in time, 0 to 1.
+    /// Share of the due queries that were answered in time, 0 to 1.
     pub in_time: f64,
     /// Right answers in time, a second.
     pub answered: f64,
-    /// The median of times from when a question was due, ns; absent where it is a timeout.
+    /// The median of times from when a query was due, ns; absent where it is a timeout.
     pub p50_ns: Option<u64>,
     /// The 99th percentile of the same.
     pub p99_ns: Option<u64>,
-    /// CPU time the server's side used for an answer, µs.
+    /// CPU time of the server's side per answer, µs.
     pub cpu_us: Option<f64>,
     /// Bytes of the server's processes in RAM.
     pub resident: Option<u64>,
@@ -52,7 +52,7 @@ pub struct Trial {
 }
 
 impl Trial {
-    /// Adds what an echo came to, and judges again.
+    /// Adds the rate of an echo, and judges again.
     fn beside(&mut self, ceiling: &Ceiling) {
         self.measurements.ceiling = Some(ceiling.clone());
         self.verdict = judge(&self.measurements);
@@ -62,14 +62,14 @@ impl Trial {
 /// A server's results of one round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
-    /// The highest rate tried at which enough was answered in time; absent where none was.
+    /// The highest tried rate at which enough queries were answered in time; absent if there was
+    /// none.
     pub best: Option<Trial>,
-    /// Whether that was so at every rate tried: then more might have been answered.
+    /// Whether this held at every tried rate, so that the server may be faster.
     pub best_is_least: bool,
-    /// Asked for far more than it can answer.
+    /// Under overload.
     pub most: Trial,
-    /// At a rate that is the same for all: half of what the slowest answered at most in the
-    /// beginning.
+    /// At a common rate: half of the slowest server's maximum in the initial search.
     pub common: Trial,
 }
 
@@ -89,9 +89,9 @@ pub struct ServerResult {
     pub version: Version,
     /// How it was started.
     pub command: String,
-    /// A remark for a fair reading of its results.
+    /// A comment that a fair reading of its results needs.
     pub remark: String,
-    /// Answers a second at most, before the first round: what its rates are derived from.
+    /// Maximum of answers per second in the initial search; its rates are derived from it.
     pub beginning: f64,
     /// Its rounds.
     pub rounds: Vec<Round>,
@@ -114,21 +114,21 @@ pub struct Comparison {
     pub seed: u64,
     /// Servers, the first one first.
     pub servers: Vec<ServerResult>,
-    /// The first one, once more.
+    /// The second process of the first server.
     pub again: ServerResult,
-    /// What ratios must be.
+    /// Limits of ratios.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Limit>,
     /// The machine, before.
     pub manifest: serde_json::Value,
-    /// Its lines for people.
+    /// Its description as text.
     pub machine: Vec<String>,
 }
 
-/// The least share answered in time of a rate that counts as reached.
+/// A rate counts as reached if at least this share is answered in time.
 pub const IN_TIME: f64 = 0.99;
 
-/// The rate of `most`, as a multiple of the highest answer rate of the beginning.
+/// The rate of `most`, as a multiple of the highest answer rate in the initial search.
 pub const OVERLOAD: f64 = 1.5;
 
 /// Runs trials. Server `n` is the nth one; the last is the first one again.
@@ -159,21 +159,19 @@ pub fn order(servers: usize, round: usize) -> Vec<usize> {
     order
 }
 
-/// How many trials a comparison takes at least, those of the beginning included. More are taken
-/// where a rate was not reached at once, and where a server loses much to the first overload or
-/// becomes better.
+/// The minimum number of trials of a comparison, with the initial search. There are more if a rate
+/// is not reached at once, and if a server loses much under the first overload or becomes faster.
 pub fn trials(servers: usize, rounds: usize) -> usize {
     servers * (BEGIN_TRIALS + rounds * (2 + SEARCH_STEPS))
 }
 
-/// Trials of an entrant's beginning, at least.
+/// Minimum number of trials of an entrant's initial search.
 const BEGIN_TRIALS: usize = 2 + BEGIN_STEPS;
 
-/// Finds what each entrant answers at most, to begin with.
+/// Finds the initial maximum of each entrant.
 ///
-/// Asked `highest` a second, it may lose much of its best to that overload. So it is asked for more
-/// than it answered, and for ever more as long as it keeps up; between the last two rates its best
-/// is looked for.
+/// At the rate `highest` it may be far below its best. So the next rate is above its answer rate,
+/// and rises as long as it keeps up; the best rate is searched between the last two.
 ///
 /// # Errors
 /// A trial cannot be run, or a server answers nothing.
@@ -206,8 +204,8 @@ pub fn begin(
     Ok(found)
 }
 
-/// Halves what lies between a rate and a higher one, so many times; the highest at which enough was
-/// answered in time, if there was one.
+/// Halves the interval between two rates this many times. Returns the highest rate at which enough
+/// was answered in time, if there was one.
 fn search(
     runner: &mut dyn TrialRunner,
     server: usize,
@@ -283,7 +281,7 @@ fn one_round(
     // A server that has become faster since the beginning gets a higher range.
     for (low, high) in [(low, middle), (middle, high)] {
         let found = search(runner, server, (low, high), SEARCH_STEPS)?;
-        // Of halvings that all went up, what is left of the range is the last half.
+        // If all halvings went up, the last half of the range remains.
         let last = (high - low) / f64::from(1 << SEARCH_STEPS);
         best_is_least = found.as_ref().is_some_and(|best| best.rate > high - 1.5 * last);
         best = found.or(best);

@@ -1,5 +1,5 @@
-//! A figure and its truth: what repeated runs say, what bounded a figure, who is compared, and how
-//! results are written.
+//! Results and their reliability: statistics of repeated runs, the limiting cause of a figure, the
+//! compared servers, and output formats.
 
 #![forbid(unsafe_code)]
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-/// Samples of one side of a comparison: what the exact test can weigh in a second.
+/// Samples of one side of a comparison: the exact test handles them within a second.
 pub const SAMPLES_MAX: usize = 50;
 
-/// Samples a bootstrap draws of a statistic.
+/// Number of bootstrap samples of a statistic.
 pub const RESAMPLES: usize = 4_000;
 
 /// How long a server may take to answer after it was started.
@@ -20,13 +20,13 @@ pub const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lines of a server's log that an error quotes.
 pub const LOG_LINES_MAX: usize = 20;
 
-/// Bytes kept of what a server says of how it was built.
+/// Bytes of a server's build information that are stored.
 pub const VERSION_BYTES_MAX: usize = 8 << 10;
 
 /// Address records of a zone, for a server that takes them one by one in its config.
 pub const ADDRESSES_MAX: usize = 1_000_000;
 
-/// Rounds of a comparison: as many samples a side as the exact test can weigh.
+/// Rounds of a comparison: the samples of one side that the exact test can handle.
 pub const ROUNDS_MAX: usize = SAMPLES_MAX;
 
 /// Trials of the initial search between the best rate that a server kept up with and 1.5 times it:
@@ -41,32 +41,32 @@ pub const SEARCH_STEPS: usize = 5;
 /// for 10 ms, a trial of a second fails whatever the server does.
 pub const TRIES: usize = 2;
 
-/// Network namespaces in which a server is looked for.
+/// Network namespaces that are searched for a server.
 pub const NAMESPACES_MAX: usize = 256;
 
-/// Threads of this machine that are looked at.
+/// Threads of this machine that are read.
 pub const TASKS_MAX: usize = 65_536;
 
-/// CPUs of a generator of which it is looked whether they stand still.
+/// CPUs of a generator that are observed for stalls.
 pub const SLEEPERS_MAX: usize = 256;
 
 /// How many times more datagrams than packets there may be before packets are taken to hold
 /// several: counters are not read at one instant.
 pub const JOINED: f64 = 1.02;
 
-/// How long an echo is asked, ns, before a run and after it.
+/// Length of an echo measurement before and after a run, ns.
 pub const CEILING_NS: u64 = 500_000_000;
 
-/// How often an echo is asked that does not answer at all, each time after half a second more.
+/// Tries of an echo that does not answer; each pause is half a second longer.
 pub const CEILING_TRIES: usize = 5;
 
-/// Questions that an echo always has before it: more than it or the generator handles at once.
+/// Outstanding queries of an echo measurement: more than the echo or the generator handles at once.
 pub const CEILING_OUTSTANDING: usize = 1_024;
 
 /// Source ports of a comparison's generator: enough for every socket of a server to get some.
 pub const SOURCES: usize = 256;
 
-/// Intervals that a record of a run keeps.
+/// Intervals in the record of a run.
 pub const INTERVALS_MAX: usize = 3_600;
 
 /// Datagrams that wait in one direction of a relay: at 100 Mbit/s some 10 ms of small ones.

@@ -1,10 +1,10 @@
-//! Takes down what a run leaves behind: who and where the server is, what both kernels counted, who
-//! ran on whose CPUs. Of all that a verdict is made.
+//! Records the measurements of a run for its verdict: the server's processes and address, the
+//! counters of both kernels, and the processes on the CPUs of both sides.
 //!
-//! Counters are read when all sockets are open, when the last question is due, and when nothing is
+//! Counters are read when all sockets are open, when the last query is due, and when nothing is
 //! under way any more: CPU times are of the first two, packets of the first and the last. In
-//! between nothing is read, as reading costs CPU time; but on each of the generator's CPUs a timer
-//! is slept for again and again, which shows whether that stood still.
+//! between nothing is read, because reading costs CPU time. Only a thread on each of the
+//! generator's CPUs sleeps for a short time again and again, to detect a stall of the CPU.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,36 +27,36 @@ mod stall;
 
 pub use endpoints::Endpoints;
 
-/// A run with all that is known of it.
+/// A run with its measurements.
 #[derive(Debug)]
 pub struct RunResult {
-    /// What the generator says.
+    /// The report of the generator.
     pub report: Report,
     /// The measurements behind the verdict.
     pub measurements: Measurements,
     /// The verdict.
     pub verdict: Verdict,
     /// Bytes of the server's processes in RAM, each shared page counted once; absent for a server
-    /// elsewhere.
+    /// on another machine.
     pub resident: Option<u64>,
 }
 
 impl RunResult {
-    /// CPU time of the server's side for an answer, µs; absent for a server elsewhere.
+    /// CPU time of the server's side for an answer, µs; absent for a server on another machine.
     pub fn cpu_us(&self) -> Option<f64> {
         let side = self.measurements.server.as_ref()?;
         let answered = self.report.counts.answered;
         (answered > 0).then(|| (side.process_s + side.kernel_s) * 1e6 / answered as f64)
     }
 
-    /// Adds what an echo came to, and judges again.
+    /// Adds the rate of an echo, and judges again.
     pub fn beside(&mut self, ceiling: Ceiling) {
         self.measurements.ceiling = Some(ceiling);
         self.verdict = judge(&self.measurements);
     }
 }
 
-/// All that is looked at, at one time.
+/// All counters at one time.
 #[derive(Clone, Debug)]
 struct HostSample {
     server: Option<Reading>,
@@ -67,7 +67,8 @@ struct HostSample {
 
 impl HostSample {
     fn take(endpoints: &Endpoints) -> Result<Self> {
-        // A server elsewhere, or one that has gone, is not known; that is no reason not to measure.
+        // A server on another machine, or one that has ended, is unknown; the run is measured
+        // nevertheless.
         let server = endpoints.server.as_ref().and_then(|host| Reading::take(host).ok());
         Ok(Self {
             server,
@@ -78,11 +79,11 @@ impl HostSample {
     }
 }
 
-/// Runs a load at a server, and judges what it came to. `pids` are the server's processes, where
-/// the caller knows them; else the sockets at its address name them.
+/// Runs a load against a server, and derives its verdict. `pids` are the server's processes, if the
+/// caller knows them; else they are found by the sockets at its address.
 ///
 /// # Errors
-/// The load cannot be run, or the generator's host not be looked at.
+/// The load cannot be run, or the generator's host not be read.
 pub fn measure(
     options: &Options,
     pids: &[u32],
@@ -90,14 +91,14 @@ pub fn measure(
     seen: &mut dyn FnMut(&Snapshot),
 ) -> Result<RunResult> {
     let (endpoints, over) = (&Endpoints::find(options, pids)?, &AtomicBool::new(false));
-    // A train of segments counts as one packet: where queries are joined, it would count too few.
+    // A train of segments counts as one packet: with joined queries the count would be too low.
     let counter = (!options.path.joins()).then(|| count_port(endpoints)).flatten();
     let cpus = endpoints.client.cpus.as_ref().map_or(&[][..], |cpus| cpus.as_slice());
     let (report, before, begin_ns, sent, stall) = std::thread::scope(|scope| {
         let mut begun = None;
         let mut ready = || {
             let before = HostSample::take(endpoints)?;
-            // Other datagrams may have come meanwhile.
+            // Other datagrams may have arrived meanwhile.
             if let Some(counter) = &counter {
                 counter.take().map_err(|error| format!("the counter of the port: {error}"))?;
             }
@@ -133,8 +134,8 @@ pub fn measure(
 }
 
 /// A counter of the server's port, where the counters of its network stack hold other datagrams,
-/// too: those of a resolver to and from other servers, or of other programs. None where the
-/// stack's counters are the server's alone, or packets cannot be told apart.
+/// too: those of a resolver to and from other servers, or of other programs. `None` if only the
+/// server uses the stack, or packets cannot be distinguished.
 fn count_port(endpoints: &Endpoints) -> Option<PortCounter> {
     let host = endpoints.server.as_ref().filter(|host| host.device.is_some())?;
     let is_shared = |reading: &Reading| {
@@ -146,7 +147,7 @@ fn count_port(endpoints: &Endpoints) -> Option<PortCounter> {
     namespace::within(host.netns.as_deref(), start).ok()
 }
 
-/// Looks when the last question is due, then; nothing where the load is over before.
+/// Reads the counters when the last query is due; `None` if the load ends before.
 fn at_the_end(end_ns: u64, endpoints: &Endpoints, over: &AtomicBool) -> Result<Option<HostSample>> {
     while !over.load(Ordering::Relaxed) {
         let left = Duration::from_nanos(end_ns.saturating_sub(monotonic_ns()));
@@ -158,7 +159,7 @@ fn at_the_end(end_ns: u64, endpoints: &Endpoints, over: &AtomicBool) -> Result<O
     Ok(None)
 }
 
-/// The clock of a reading's time.
+/// The clock of the time of a reading.
 fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

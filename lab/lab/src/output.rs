@@ -1,7 +1,7 @@
-//! How a run is written: for other programs, for spreadsheets, for HdrHistogram's tools, for
-//! people.
+//! Output formats of a run: for other programs, for spreadsheets, for HdrHistogram's tools, and
+//! text.
 //!
-//! All four are filled from the same [`Period`]es, so they say the same.
+//! All four are written from the same [`Period`]s, so they agree.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -34,13 +34,13 @@ pub struct Counts {
     pub timeouts: u64,
     /// Answered wrongly.
     pub wrong: u64,
-    /// Messages that answer nothing.
+    /// Messages that match no query.
     pub unexpected: u64,
     /// Answers by RCODE, where there were any.
     pub rcodes: Vec<(&'static str, u64)>,
 }
 
-/// One stretch of a run: an interval, or all of it.
+/// One period of a run: an interval, or the whole run.
 #[derive(Clone, Debug)]
 pub struct Period<'a> {
     /// When it began.
@@ -49,7 +49,7 @@ pub struct Period<'a> {
     pub until: SystemTime,
     /// Outcomes of its queries.
     pub counts: Counts,
-    /// From when a question was due to its answer, ns; timeouts at their value.
+    /// From when a query was due to its answer, ns; timeouts at their value.
     pub response: &'a Histogram<u64>,
     /// From when it was sent to its answer, ns; timeouts at their value.
     pub service: &'a Histogram<u64>,
@@ -68,8 +68,8 @@ impl Period<'_> {
 pub const PERCENTILES: [(&str, f64); 5] =
     [("p50", 50.0), ("p90", 90.0), ("p99", 99.0), ("p999", 99.9), ("p9999", 99.99)];
 
-/// A percentile of a histogram in which timeouts stand at the timeout's value: known, or known to
-/// be more than that.
+/// A percentile of a histogram that counts timeouts at the timeout's value: a time, or more than
+/// the timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Percentile {
     /// So long, ns.
@@ -83,7 +83,8 @@ impl Percentile {
     pub fn of(histogram: &Histogram<u64>, percentile: f64, timeout: Duration) -> Self {
         let timeout = ns(timeout);
         let value = histogram.value_at_percentile(percentile);
-        // The histogram rounds: a value that it cannot tell from the timeout is one.
+        // The histogram rounds: a value that it cannot distinguish from the timeout counts as a
+        // timeout.
         match value >= timeout || histogram.equivalent(value, timeout) {
             true => Self::Above(timeout),
             false => Self::KnownTimes(value),
@@ -108,7 +109,7 @@ impl std::fmt::Display for Percentile {
     }
 }
 
-/// A time of so many ns as people read it: `85 µs`, `1.25 ms`, `2 s`.
+/// Formats a time in ns: `85 µs`, `1.25 ms`, `2 s`.
 pub fn time(ns: u64) -> String {
     let (value, unit) = match ns {
         0..1_000 => return format!("{ns} ns"),

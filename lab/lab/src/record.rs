@@ -1,4 +1,4 @@
-//! A run as bundles keep it: raw counts and histograms, and the numbers that follow from them.
+//! A run as stored in bundles: raw counts and histograms, and the numbers derived from them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -15,8 +15,8 @@ use crate::observer::{RunResult, measure};
 use crate::verdict::{Measurements, Verdict, judge};
 
 /// A histogram: the lowest value of each bucket that is in use, ns, and its count. A bucket is at
-/// most 1/64 of its value wide. Stored are, by turns, how many buckets further each is than the one
-/// before, the first from 0 ns on, and its count.
+/// most 1/64 of its value wide. The list alternates the distance of a bucket from the one before,
+/// in buckets and for the first from 0 ns, and its count.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "Vec<u64>", try_from = "Vec<u64>")]
 pub struct SparseHistogram(pub Vec<(u64, u64)>);
@@ -56,7 +56,7 @@ impl SparseHistogram {
         u64::from(shift) * 64 + (lowest >> shift)
     }
 
-    /// Where the bucket of this number begins; none if there is no such bucket.
+    /// The lowest value of the bucket with this number; `None` if it does not exist.
     fn lowest(number: u64) -> Option<u64> {
         let shift = (number / 64).saturating_sub(1);
         (shift <= 57).then(|| (number - shift * 64) << shift)
@@ -89,7 +89,7 @@ impl SparseHistogram {
         })
     }
 
-    /// Whether buckets are in order, are buckets, and hold something.
+    /// Whether the buckets are valid, in order, and not empty.
     pub fn is_valid(&self) -> bool {
         let in_order = self.0.windows(2).all(|two| two[0].0 < two[1].0);
         in_order && self.0.iter().all(|(v, count)| *count > 0 && Self::bucket(*v) == *v)
@@ -113,7 +113,7 @@ impl From<&Histogram<u64>> for SparseHistogram {
 pub struct Outcomes {
     /// Due by the plan.
     pub planned: u64,
-    /// Taken by the kernel.
+    /// Sent: accepted by the kernel.
     pub sent: u64,
     /// Due and not sent.
     pub unsent: u64,
@@ -230,8 +230,7 @@ impl RunRecord {
         self.derived = derive(outcomes, self.seconds, self.timeout_ns, response, measurements);
     }
 
-    /// What is wrong in it: raw data that contradicts itself, or numbers that do not follow from
-    /// it.
+    /// Errors in it: contradictory raw data, or numbers that do not follow from it.
     pub fn errors(&self) -> Vec<String> {
         let Self { label, outcomes: o, response, measurements, .. } = self;
         let mut errors = Vec::new();
@@ -305,7 +304,7 @@ impl RunRecord {
     }
 }
 
-/// Runs a load and records it; what an echo answers before and after is its ceiling.
+/// Runs a load and records it; the rate of an echo before and after is its ceiling.
 ///
 /// # Errors
 /// As [`measure`] and [`EchoBaseline::around`].

@@ -1,4 +1,4 @@
-//! A path with a delay and a rate between a resolver and an authoritative server. It stands in for
+//! A path with a delay and a rate between a resolver and an authoritative server. It replaces
 //! tc(8)'s netem, which many kernels lack.
 use crate::Result;
 use crate::ceiling::allow;
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a path does to the datagrams of each direction.
+/// Delay and rate of each direction of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
-    /// How long a datagram takes.
+    /// Delay of a datagram.
     pub delay: Duration,
     /// Bits a second, with the headers below; 0: no limit.
     pub bits_per_second: u64,
@@ -124,7 +124,7 @@ impl Relay {
         let is_over = Arc::new(AtomicBool::new(false));
         let (ends, cpus) = (Arc::clone(&is_over), cpus.clone());
         let run = move || {
-            // Elsewhere it relays as well.
+            // It also relays in another namespace.
             let _ = allow(&cpus);
             while !ends.load(Ordering::Relaxed) {
                 thread.turn();

@@ -1,8 +1,8 @@
 //! The servers that are compared: each from the same zone file, on the same CPUs, at the same
 //! address.
 //!
-//! One file for each server. Settings beyond zone, address and threads stand there with a reason;
-//! all else is at its default, as packaged.
+//! One file for each server. Settings other than zone, address and threads have a reason there;
+//! everything else has the default of the package.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -41,25 +41,25 @@ pub struct ServerKind {
     pub name: &'static str,
     /// Its program.
     pub program: &'static str,
-    /// How one comes by it.
+    /// How to install it.
     pub package: &'static str,
-    /// A remark for a fair reading of its results; empty: it is an authoritative server.
+    /// A comment that a fair reading of its results needs; empty for an authoritative server.
     pub remark: &'static str,
-    /// The echo that receives and sends as it does: what its figures are seen beside.
+    /// The echo with the same I/O model, which its figures are compared with.
     pub model: Model,
     /// Whether it uses more than one CPU for UDP.
     pub threaded: bool,
-    /// Whether it has a program at the interface, so that no other such server can run beside it.
+    /// Whether it attaches an XDP program, so that no other such server can run at the same time.
     pub has_program: bool,
     config: fn(&ServerSetup) -> Result<String>,
-    /// Its config as a forwarder of all names to another server; without it, it is none.
+    /// Its config as a forwarder of all names to another server; `None`: it cannot forward.
     forward: Option<fn(&ServerSetup, SocketAddr) -> String>,
     words: fn(&ServerSetup, &Path) -> Vec<OsString>,
     environment: fn(&ServerSetup) -> Vec<(&'static str, String)>,
     version: &'static [&'static str],
 }
 
-/// Those that serve a zone by sockets, in the order in which tables have them.
+/// The servers that serve a zone over sockets, in the order of tables.
 pub const ALL: [&ServerKind; 7] = [
     &dunlin::KIND,
     &knot::KIND,
@@ -70,11 +70,11 @@ pub const ALL: [&ServerKind; 7] = [
     &coredns::KIND,
 ];
 
-/// Those that are compared on request only: by AF_XDP, a forwarder that serves no zone, and Dunlin
-/// with the zone of its own among forwarders.
+/// The servers that are compared only on request: with AF_XDP, a forwarder that serves no zone, and
+/// a Dunlin with its own zone, for comparison with forwarders.
 pub const OTHERS: [&ServerKind; 4] = [&dunlin::XDP, &knot::XDP, &dnsdist::KIND, &dunlin::WITH_ZONE];
 
-/// Where and what a server serves.
+/// The zone of a server, and where it runs.
 #[derive(Clone, Debug)]
 pub struct ServerSetup {
     /// Where it answers, UDP.
@@ -85,9 +85,9 @@ pub struct ServerSetup {
     pub threads: Option<usize>,
     /// The zone that it serves.
     pub zone: Zone,
-    /// A folder of its own, for its config and what it writes.
+    /// A folder of its own, for its config and files.
     pub folder: PathBuf,
-    /// The network namespace it runs in.
+    /// The network namespace of the server.
     pub netns: Option<String>,
     /// The interface to its clients, for a server that has a program there.
     pub interface: Option<String>,
@@ -113,10 +113,10 @@ pub struct Version {
 }
 
 impl ServerKind {
-    /// The server of that name.
+    /// The server with this name.
     ///
     /// # Errors
-    /// There is none; the error names those there are.
+    /// There is none; the error lists the names.
     pub fn named(name: &str) -> Result<&'static Self> {
         let all = || ALL.into_iter().chain(OTHERS);
         all().find(|kind| kind.name == name).ok_or_else(|| {
@@ -128,7 +128,7 @@ impl ServerKind {
     /// Its program, in `PATH` or where administrators' programs are.
     ///
     /// # Errors
-    /// It is not there; the error says how to have it.
+    /// It is not installed; the error says how to install it.
     pub fn find(&self) -> Result<PathBuf> {
         let path = std::env::var("PATH").unwrap_or_default();
         path.split(':')
@@ -148,7 +148,7 @@ impl ServerKind {
     /// # Errors
     /// As [`Self::find`].
     pub fn binary(&self, own: &BTreeMap<String, PathBuf>) -> Result<PathBuf> {
-        // One program is several servers.
+        // Several servers use the same program.
         let named = |kind: &&Self| kind.program == self.program;
         let names = ALL.into_iter().filter(named).map(|kind| kind.name);
         let found = [self.name].into_iter().chain(names).find_map(|name| own.get(name));
@@ -262,12 +262,12 @@ fn shown(command: &Command) -> String {
     words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
-/// A server that runs, until this is dropped.
+/// A running server; dropping it ends the server.
 #[derive(Debug)]
 pub struct Server {
     /// Its name.
     pub name: &'static str,
-    /// The echo beside which it is seen.
+    /// The echo that it is compared with.
     pub model: Model,
     /// The command it was started by.
     pub command: String,

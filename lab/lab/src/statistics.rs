@@ -1,7 +1,7 @@
 //! Statistics of repeated runs.
 //!
 //! Runs are few and not normal, so nothing here assumes that they are: medians, order statistics,
-//! ranks, resampling. Chance comes from a seed.
+//! ranks, resampling. Random numbers come from a seed.
 
 use crate::limits::{RESAMPLES, SAMPLES_MAX};
 
@@ -31,14 +31,14 @@ pub struct MedianEstimate {
 /// The confidence of every interval.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// Samples from which on a median has an interval: of fewer not even the outermost hold it surely
-/// enough.
+/// Minimum number of samples for an interval of the median: with fewer, even the outermost samples
+/// do not reach the confidence.
 pub const MEDIAN_MIN: usize = 6;
 
-/// The probability below which a difference is taken for real.
+/// The probability below which a difference counts as real.
 pub const ALPHA: f64 = 1.0 - CONFIDENCE;
 
-/// The median; nothing of nothing, or of what is not a number.
+/// The median; `None` without samples, or if one is not a number.
 pub fn median(samples: &[f64]) -> Option<f64> {
     let sorted = sort(samples)?;
     let (low, high) = ((sorted.len() - 1) / 2, sorted.len() / 2);
@@ -48,8 +48,8 @@ pub fn median(samples: &[f64]) -> Option<f64> {
 /// The median with the interval between two order statistics.
 ///
 /// The narrowest pair that lies evenly about the middle and holds the median with [`CONFIDENCE`]
-/// (the binomial of the signs); no interval for fewer than six samples, whose outermost hold it
-/// less surely.
+/// (the binomial of the signs); no interval for fewer than six samples, because their outermost do
+/// not reach the confidence.
 pub fn middle(samples: &[f64]) -> Option<MedianEstimate> {
     let sorted = sort(samples)?;
     let n = sorted.len();
@@ -73,8 +73,9 @@ fn binomial_half(n: usize, k: usize) -> f64 {
 
 /// The median of `ours / theirs`, run by run, with a bootstrap interval.
 ///
-/// The runs are pairs: the nth of both were taken beside each other, so what else the machine did
-/// met both. Nothing for lists of different length, for none, and where a divisor is not above 0.
+/// The runs are pairs: the nth runs of both were made one after the other, so other work on the
+/// machine affected both. `None` for lists of different length or without samples, and if a divisor
+/// is not above 0.
 pub fn paired_ratio(ours: &[f64], theirs: &[f64], seed: u64) -> Option<MedianEstimate> {
     if ours.len() != theirs.len() || !theirs.iter().all(|t| *t > 0.0) {
         return None;
@@ -98,17 +99,17 @@ fn bootstrap(samples: &[f64], seed: u64) -> Option<Interval> {
     Some(Interval { low: medians[cut], high: medians[RESAMPLES - 1 - cut] })
 }
 
-/// The noise floor: how far from 1 the ratio of a server to itself may lie.
+/// The noise floor: the deviation from 1 of the ratio of a server to itself.
 ///
-/// `first` and `again` are runs of the same server, taken as if they were two (A/A). The floor is
-/// the farther end of the interval of their ratio, as a share: 0.03 means that 3 % is nothing.
-/// Nothing where there are fewer than two pairs.
+/// `first` and `again` are runs of the same server, treated as two servers (A/A). The floor is the
+/// end of the ratio's interval that is farther from 1, as a share: 0.03 means that a difference of
+/// 3 % is noise. `None` for fewer than two pairs.
 pub fn noise_floor(first: &[f64], again: &[f64], seed: u64) -> Option<f64> {
     let Interval { low, high } = paired_ratio(again, first, seed)?.interval?;
     Some((low - 1.0).abs().max((high - 1.0).abs()))
 }
 
-/// What a ratio comes to beside the noise.
+/// A ratio compared with the noise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Difference {
@@ -116,16 +117,16 @@ pub enum Difference {
     More,
     /// Less than the first, by more than the noise.
     Less,
-    /// Within the noise floor: no difference, whatever the test says.
+    /// Within the noise floor: no difference, whatever the result of the test.
     WithinFloor,
-    /// Beyond the floor, but runs like these come by chance too often.
+    /// Above the floor, but such runs are too likely by chance.
     Unproven,
-    /// There is no floor to see it beside: runs are too few, or one of them lacks the figure.
+    /// The floor is unknown: there are too few runs, or one lacks the figure.
     Unknown,
 }
 
 /// Judges a ratio by the floor, then by the probability of such ranks by chance, corrected by
-/// [`holm`]. Where the floor is not known, nothing is.
+/// [`holm`]. Without a floor the result is unknown.
 pub fn difference(ratio: f64, floor: Option<f64>, p: f64) -> Difference {
     let Some(floor) = floor else { return Difference::Unknown };
     match ratio {
@@ -136,7 +137,7 @@ pub fn difference(ratio: f64, floor: Option<f64>, p: f64) -> Difference {
     }
 }
 
-/// The samples in order; nothing where there is none, too many, or one that is not a number.
+/// The samples in order; `None` if there are none or too many, or one is not a number.
 fn sort(samples: &[f64]) -> Option<Vec<f64>> {
     if !(1..=SAMPLES_MAX).contains(&samples.len()) || !samples.iter().all(|s| s.is_finite()) {
         return None;
@@ -146,7 +147,7 @@ fn sort(samples: &[f64]) -> Option<Vec<f64>> {
     Some(sorted)
 }
 
-/// Numbers that look like chance and follow from a seed (splitmix64, Steele et al. 2014).
+/// Pseudorandom numbers from a seed (splitmix64, Steele et al. 2014).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 

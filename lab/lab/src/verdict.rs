@@ -1,9 +1,9 @@
-//! What bounded a figure, and how one knows.
+//! The limiting cause of a figure, with its proof.
 //!
 //! [`judge`] is a pure function: the same measurements give the same verdict. Its rules stand in
-//! one list, in their order; each looks at one thing and gives a sentence with its figures and
-//! where they are from. The rules run in order: CPU starvation, packet loss, overload. The first
-//! match wins, because a cause hides the next one.
+//! one list, in their order; each checks one cause, and gives a sentence with figures and their
+//! sources. The rules run in order: CPU starvation, packet loss, overload. The first match wins,
+//! because a cause hides the next one.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,26 +17,26 @@ pub use measurements::{
 pub use number::{percent, thousands};
 pub use rules::{CHANGED, HEADROOM};
 
-/// What kept a figure from being higher.
+/// The limiting cause of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
-    /// Nothing: all that was offered was answered in time.
+    /// None: all offered queries were answered in time.
     Offered,
     /// The server.
     Server,
-    /// The generator: it fell behind its plan, lost answers, or asked from too few sources.
+    /// The generator: it fell behind its plan, lost answers, or used too few sources.
     Generator,
-    /// What lies between both hosts.
+    /// The network between both hosts.
     Network,
     /// The machine: another process used the CPU, or the kernel dropped packets.
     Host,
-    /// The measurements do not tell.
+    /// The measurements do not show the cause.
     Undetermined,
 }
 
 impl Cause {
-    /// All there are.
+    /// All causes.
     pub const ALL: [Self; 6] = [
         Self::Offered,
         Self::Server,
@@ -46,7 +46,7 @@ impl Cause {
         Self::Undetermined,
     ];
 
-    /// Its word in tables and files.
+    /// Its name in tables and files.
     pub fn name(self) -> &'static str {
         match self {
             Self::Offered => "offered",
@@ -65,12 +65,12 @@ impl std::fmt::Display for Cause {
     }
 }
 
-/// What bounded a figure.
+/// The limiting cause of a figure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// The cause.
     pub cause: Cause,
-    /// Why: a sentence with its figures and their sources.
+    /// The reason: a sentence with its figures and their sources.
     pub because: String,
 }
 
@@ -80,10 +80,10 @@ impl std::fmt::Display for Verdict {
     }
 }
 
-/// A rule: says a verdict, or nothing.
+/// A rule: returns a verdict, or `None`.
 type Rule = fn(&Measurements) -> Option<Verdict>;
 
-/// The rules, in the order in which they are asked.
+/// The rules, in the order of evaluation.
 const RULES: [(&str, Rule); 17] = [
     ("nothing was asked", rules::nothing_asked),
     ("all was answered", rules::all_answered),
@@ -104,14 +104,14 @@ const RULES: [(&str, Rule); 17] = [
     ("the generator was a little late", rules::generator_late),
 ];
 
-/// What bounded the figure that `measurements` is of.
+/// The limiting cause of the figure that `measurements` describe.
 pub fn judge(measurements: &Measurements) -> Verdict {
     let measurements = measurements.without_foreign_datagrams();
     let said = RULES.iter().find_map(|(_, rule)| rule(&measurements));
     said.unwrap_or_else(|| rules::unexplained(&measurements))
 }
 
-/// What the rules look at, in their order.
+/// The inputs of the rules, in their order.
 pub fn order() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|(what, _)| *what)
 }

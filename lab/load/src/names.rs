@@ -1,4 +1,4 @@
-//! *What*: which question each query asks.
+//! *What*: the question of each query.
 
 mod zipf;
 
@@ -33,7 +33,7 @@ impl QuestionSet {
         Self { bytes: Vec::new(), entries: Vec::new(), form }
     }
 
-    /// Adds a question.
+    /// Adds a query.
     ///
     /// # Errors
     /// There are too many.
@@ -202,7 +202,7 @@ pub enum Order {
     Zipf(f64),
 }
 
-/// Which questions a load asks.
+/// The questions of a load.
 #[derive(Clone, Debug)]
 pub struct QuestionSpec {
     /// The queries there are.
@@ -262,7 +262,7 @@ pub(crate) struct QuestionInfo {
     pub identity: u64,
 }
 
-/// One thread's questions, one after the other.
+/// One thread's queries, one after the other.
 #[derive(Debug)]
 pub(crate) struct Names {
     what: QuestionSpec,

@@ -27,7 +27,7 @@ pub enum LoadMode {
 /// The source of queries.
 #[derive(Clone, Debug)]
 pub enum QuerySource {
-    /// Questions, each for itself.
+    /// Queries, each for itself.
     Questions(Box<QuestionSpec>),
     /// Lookups through a search list.
     Lookups(Arc<Lookups>),
@@ -46,8 +46,8 @@ pub enum Path {
         /// As above.
         segments: bool,
     },
-    /// UDP in frames of our own, past the network stack (AF_XDP): a queue of the interface for each
-    /// thread.
+    /// UDP in frames of our own, without the network stack (AF_XDP): a queue of the interface for
+    /// each thread.
     Xdp,
     /// TCP (RFC 7766), several queries under way on a connection.
     Tcp {
@@ -143,7 +143,7 @@ pub struct Options {
     pub cpus: Vec<usize>,
     /// Sockets or connections of all threads together; rounded up to a multiple of them.
     pub channels: usize,
-    /// The interface that queries leave by where they go past the network stack; none: by the
+    /// The interface that queries leave by where they go without the network stack; none: by the
     /// routes there are.
     pub interface: Option<String>,
     /// Where they ask from.

@@ -55,7 +55,7 @@ impl Oracle {
         self.names.insert(owner);
     }
 
-    /// Judges an answer whose question is so long.
+    /// Judges an answer whose question has this length.
     pub(crate) fn judge(&self, answer: &Answer<'_>, question_len: usize) -> ContentCheck {
         let message = answer.message;
         let Some(question) = message.get(HEADER..HEADER + question_len) else {

@@ -1,4 +1,4 @@
-//! Queries as they go out, and what an answer's question is known again by.
+//! Queries as they are sent, and the identity of a question, by which an answer is matched.
 
 use crate::limits::{OPTION_MAX, QUERY_MAX};
 use std::str::FromStr;
@@ -100,8 +100,8 @@ impl QueryFormat {
     }
 }
 
-/// Identifies a question: a hash of its name regardless of case (RFC 4343), its type
-/// and its class. Two questions have the same one by chance once in 2⁶⁴ pairs.
+/// Identifies a question: a hash of its name regardless of case (RFC 4343), its type and its class.
+/// Two questions have the same hash by chance once in 2⁶⁴ pairs.
 #[inline]
 pub fn identity(question: &[u8]) -> u64 {
     let (name, rest) = question.split_at(question.len().saturating_sub(TYPE_AND_CLASS));
@@ -158,9 +158,8 @@ impl<'m> Answer<'m> {
         })
     }
 
-    /// Whether this may be what is said of a question of so many bytes and that identity. A
-    /// server that could not read the query may send a header alone (RFC 1035 §4.1.1: FORMERR,
-    /// NOTIMP).
+    /// Whether this may be the answer to a question of this length and identity. A server that
+    /// could not read the query may send a header alone (RFC 1035 §4.1.1: FORMERR, NOTIMP).
     #[inline]
     pub fn is_of(&self, len: usize, wanted: u64) -> bool {
         match self.message.get(HEADER..HEADER + len) {
@@ -189,7 +188,7 @@ impl<'m> Answer<'m> {
     }
 }
 
-/// The name of a question, in bytes of the wire.
+/// The name of a question, in wire form.
 pub fn name_of(query: &[u8], tail: usize) -> &[u8] {
     &query[HEADER..query.len() - tail - TYPE_AND_CLASS]
 }

@@ -8,7 +8,7 @@ use crate::query::Answer;
 use crate::table::{MatchResult, Table};
 use std::sync::Arc;
 
-/// No lookup: a question for itself.
+/// No lookup: a query for itself.
 pub(crate) const ALONE: u32 = u32::MAX;
 
 /// Counts and times of an interval.

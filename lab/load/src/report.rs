@@ -46,7 +46,7 @@ pub struct Thread {
     pub delay_ns: u64,
     /// Bytes of its table.
     pub table_bytes: usize,
-    /// Frames that came past the network stack and that there was no room for; those for sockets
+    /// Frames that came without the network stack and that there was no room for; those for sockets
     /// the kernel counts.
     pub dropped: u64,
     /// Answers that came through the network stack, though queries went past it.

@@ -256,7 +256,7 @@ fn wait_for(fds: &mut [PollFd<'_>], length_ns: u64) {
 }
 
 /// Whether an error on a socket is about a datagram that was sent before, or about memory: the
-/// socket goes on.
+/// socket continues.
 fn is_passing(error: &io::Error) -> bool {
     const PASSING: [i32; 7] = [
         libc::EINTR,

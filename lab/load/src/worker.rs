@@ -25,7 +25,7 @@ const GRACE_NS: u64 = 1_000_000_000;
 pub(crate) struct ReportLink {
     pub index: usize,
     pub out: SyncSender<(usize, Box<IntervalPart>)>,
-    /// Empty parts to go on with.
+    /// Empty parts to continue with.
     pub back: Receiver<Box<IntervalPart>>,
 }
 
@@ -179,7 +179,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         exhausted || now >= self.options.length_ns + grace || self.is_ended()
     }
 
-    /// Whether it is stopped, or cannot go on.
+    /// Whether it is stopped, or cannot continue.
     fn is_ended(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || self.transport.failure().is_some()
     }
@@ -216,7 +216,7 @@ impl<'a, W: Transport> Worker<'a, W> {
             && self.recorder.table.len_of(channel) == 0
             && !waits(channel)
         {
-            // Where there is no other to be had, this one goes on.
+            // Where there is no other to be had, this one continues.
             if self.transport.renew(channel).is_ok() {
                 self.recorder.table.renew(channel);
             }
@@ -224,7 +224,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         }
     }
 
-    /// Hands the interval over, if there is something to go on with.
+    /// Hands the interval over, if there is something to continue with.
     fn publish(&mut self, now: u64) {
         self.publish_at += self.options.interval_ns;
         if let Ok(empty) = self.line.back.try_recv() {

@@ -6,7 +6,7 @@ pub const BUNDLE_BYTES_MAX: u64 = 256 << 20;
 /// Runs of a bundle.
 pub const RUNS_MAX: usize = 100_000;
 
-/// Points of a sweep without a question.
+/// Points of a sweep that begins without confirmation.
 pub const POINTS_ASK: usize = 10_000;
 
 /// Latency curves in one chart.

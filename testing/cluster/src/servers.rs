@@ -245,7 +245,7 @@ impl Cluster {
         self.signal(part, Signal::STOP);
     }
 
-    /// Lets a paused part go on.
+    /// Lets a paused part continue.
     pub fn resume(&self, part: Part) {
         self.signal(part, Signal::CONT);
     }
@@ -267,7 +267,7 @@ impl Cluster {
         std::fs::remove_dir_all(self.folder.join("etcd")).expect("the folder of etcd");
     }
 
-    /// Has etcd forget all old revisions, so that who goes on from one of them gets HTTP 410.
+    /// Has etcd forget all old revisions, so that who continues from one of them gets HTTP 410.
     ///
     /// # Panics
     /// The API server does not answer.

@@ -210,7 +210,7 @@ impl Server {
         Launch::new(software, zones).start(directory)
     }
 
-    /// Writes the config anew, in one step, as `launch` says.
+    /// Writes the config again, in one step, as `launch` says.
     pub fn rewrite_config(&self, launch: &Launch<'_>) -> Result<()> {
         let new = self.config.with_extension("new");
         let directory = self.config.parent().ok_or("a config lies in a directory")?;

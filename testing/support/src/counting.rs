@@ -14,7 +14,7 @@ pub fn calls() -> u64 {
     CALLS.get()
 }
 
-/// The most bytes that this thread holds while it runs this, beside those of before.
+/// The most bytes that this thread holds while it runs this, beside the previous ones.
 pub fn most_held(run: impl FnOnce()) -> usize {
     let (before, _) = HELD.get();
     HELD.set((before, before));

@@ -204,7 +204,7 @@ impl Etcd {
         self.signal(member, Signal::STOP);
     }
 
-    /// Lets a stopped member go on.
+    /// Lets a stopped member continue.
     pub fn resume(&self, member: usize) {
         self.signal(member, Signal::CONT);
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use upstream::{ResolverPlan, ServerMarks, TrustAnchors, UpstreamServers};
 use wire::NameBuf;
 
-/// The rules in use. A group that stays keeps its numbers, so that its queries go on; a new one
+/// The rules in use. A group that stays keeps its numbers, so that its queries continue; a new one
 /// gets numbers that no query under way has.
 #[derive(Clone, Debug)]
 pub struct ForwardTable {
@@ -277,7 +277,7 @@ mod tests {
         let error = table.change(&many(2), None, now).expect_err("no room");
         assert!(error.contains("256"), "{error}");
         assert_eq!(table.rules, many(1));
-        // Those of before are still in use: their numbers are not free after any time.
+        // The previous ones are still in use: their numbers are not free after any time.
         table.change(&many(2), None, now + GROUP_RETIRED).expect_err("no room");
     }
 }

@@ -35,7 +35,7 @@ impl Placement {
         &self.cpus
     }
 
-    /// If the CPUs that this process may use have changed, places the workers anew and moves those
+    /// If the CPUs that this process may use have changed, places the workers again and moves those
     /// that are pinned. Their sockets and their number stay, so no query is lost. Returns whether
     /// they have changed.
     pub fn follow(&mut self, config: &Config) -> bool {

@@ -140,7 +140,7 @@ impl HealthService {
     }
 
     /// Defines or changes a check of the API. Durable when it answers; probes of its targets begin
-    /// anew, and their states stay. Returns whether it is new.
+    /// again, and their states stay. Returns whether it is new.
     ///
     /// # Errors
     /// Why nothing has changed.
@@ -194,7 +194,7 @@ impl HealthService {
         Probes::new(configured, self.find_user).map(drop)
     }
 
-    /// Replaces the checks of the config. Probes of changed ones begin anew, and all states stay.
+    /// Replaces the checks of the config. Probes of changed ones start again, and all states stay.
     ///
     /// # Errors
     /// The prober has ended.

@@ -1,7 +1,7 @@
 //! The HTTP interface for operators' tools: metrics, health, readiness.
 //!
 //! `/metrics` is for Prometheus, `/healthz` and `/readyz` for supervisors and load balancers. Each
-//! request collects the data anew, one at a time.
+//! request collects the data again, one at a time.
 #![forbid(unsafe_code)]
 
 mod answer;

@@ -164,7 +164,7 @@ impl RecordService {
     }
 
     /// Replaces the store's content by a snapshot, or changes nothing. Writes wait meanwhile; DNS
-    /// answers go on. The files of a damaged store are moved aside, unless the write has a
+    /// answers continue. The files of a damaged store are moved aside, unless the write has a
     /// condition, which cannot be checked then.
     pub fn restore(
         &self,

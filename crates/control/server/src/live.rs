@@ -264,7 +264,7 @@ impl Live {
     /// Reads the files with upstreams again.
     ///
     /// # Errors
-    /// They cannot be used now; those of before stay in use.
+    /// They cannot be used now; the previous ones stay in use.
     pub fn read_server_files(&mut self) -> Result<ForwardChange, String> {
         let rules = self.config().forwards.clone();
         let rules = self.server_files.resolve(&rules);

@@ -71,7 +71,7 @@ impl ServerFile {
         Self { path: path.to_owned(), watch, servers: Vec::new(), fault: None }
     }
 
-    /// Reads the file; what cannot be used leaves the servers of before.
+    /// Reads the file; what cannot be used leaves the servers from before.
     fn read(&mut self, own: &[SocketAddr]) {
         self.watch.note_read();
         let before = self.fault.take();

@@ -96,7 +96,7 @@ impl Failure {
 }
 
 /// How long to wait before the next try: twice as long after each failure. Only a stream that
-/// works begins anew.
+/// works starts again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
     /// The last wait after a failure of a server that was there.

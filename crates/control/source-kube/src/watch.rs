@@ -1,8 +1,8 @@
 //! One stream of one kind of object: a list, and what changes after it.
 //!
 //! Where the server has streaming lists (WatchList), the list is the begin of the stream; else it
-//! comes in pages. A stream that breaks goes on at its last revision. HTTP 410, or a revision that
-//! the server does not know, begins with a list again.
+//! comes in pages. A stream that breaks continues at its last revision. HTTP 410, or a revision
+//! that the server does not know, begins with a list again.
 #[cfg(test)]
 #[path = "../../../../testing/fuzz/checks/corpus.rs"]
 mod corpus;
@@ -150,7 +150,7 @@ struct Stream<K> {
     bounds: Bounds,
     /// The path of all objects of the kind.
     base: String,
-    /// The revision to go on from; `None`: a list comes first.
+    /// The revision to continue from; `None`: a list comes first.
     revision: Option<Box<str>>,
     /// The cluster that the revision is of: the UID of its namespace `kube-system`.
     identity: Option<Box<str>>,

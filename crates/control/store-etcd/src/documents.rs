@@ -64,7 +64,7 @@ struct SharedSet {
     /// The revision of etcd that the copy on the disk has.
     saved: watch::Sender<i64>,
     report: Arc<LinkReport>,
-    /// Everything is listed anew.
+    /// Everything is listed again.
     relist: Notify,
 }
 

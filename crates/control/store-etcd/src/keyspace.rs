@@ -143,7 +143,7 @@ pub trait Follower: Send {
     }
 
     /// Does what is due, at the begin of a watch and after each change, too. Returns whether
-    /// everything has to be listed anew.
+    /// everything has to be listed again.
     fn work(&mut self) -> impl Future<Output = Result<bool, RequestError>> + Send {
         async { Ok(false) }
     }

@@ -153,7 +153,7 @@ impl EtcdWatch {
                 self.shared.ends_with(commit.revision(), Some(commit.id));
                 Ok(Some(commit))
             }
-            // It is read anew.
+            // It is read again.
             (Ok(()), Found::Everything(_)) => {
                 self.shared.stores(None);
                 Err(WatchLost::Replaced)

@@ -157,7 +157,7 @@ pub trait Watch: Send {
     fn next(&mut self, patience: Duration) -> Result<Option<Commit>, WatchLost>;
 }
 
-/// Why a watch cannot go on.
+/// Why a watch cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchLost {
     /// It missed commits, or ended.

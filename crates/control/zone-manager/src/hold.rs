@@ -18,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// How content came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// As a whole: renamed into place, which a writer does once it is done, or named anew by the
+    /// As a whole: renamed into place, which a writer does once it is done, or named again by the
     /// config.
     Whole,
     /// Written in place, listed or sent: what made it may have been stopped.

@@ -3,7 +3,7 @@
 use crate::limits::LINKS;
 use packet::frame::LinkHeader;
 
-/// Bits of a number that say the place; the others say how often it was taken anew.
+/// Bits of a number that say the place; the others say how often it was taken again.
 const BITS: u32 = LINKS.trailing_zeros();
 
 /// A table of links, each at the place that its bytes say.

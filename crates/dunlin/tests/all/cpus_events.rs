@@ -237,7 +237,7 @@ fn events_of_pods_tell_which_cpus_they_have_and_what_went_wrong() {
     assert_eq!(node.events("CPUDriftRepaired").len(), 1);
     assert!(node.text("metrics").contains("pod_events_total{outcome=\"written\"}"));
 
-    // Without the right it says so once, and all else goes on.
+    // Without the right it says so once, and all else continues.
     node.kill();
     node.cluster.kubectl(&["delete", "clusterrolebinding", "dunlin-cpus"], "").expect("deleted");
     fs::write(node.folder.join("rules"), "interrupts = \"keep\"\n").expect("a file");

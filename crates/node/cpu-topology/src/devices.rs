@@ -30,7 +30,7 @@ pub(crate) fn read(roots: &Roots, topology: &mut Topology) {
     }
 }
 
-/// Reads anew which CPUs the known interrupts may go to.
+/// Reads again which CPUs the known interrupts may go to.
 pub(crate) fn read_affinities(roots: &Roots, topology: &mut Topology) {
     for interrupt in &mut topology.interrupts {
         (interrupt.allowed, interrupt.effective) = read_affinity(roots, interrupt.number);

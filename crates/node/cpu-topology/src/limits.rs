@@ -12,5 +12,5 @@ pub const NODES_MAX: usize = 1_024;
 /// Bytes of a file that are read.
 pub const FILE_BYTES_MAX: u64 = 64 * 1_024;
 
-/// Control groups that are looked at for who uses which CPU.
+/// Control groups that are checked for who uses which CPU.
 pub const GROUPS_MAX: usize = 16_384;

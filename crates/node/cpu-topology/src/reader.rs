@@ -5,8 +5,8 @@ use crate::sysfs::{ReadError, Roots, names, optional};
 use crate::types::Topology;
 
 /// Reads this machine again and again. Only what can change without a trace is read each time: the
-/// CPUs that interrupts may go to. The rest is read anew when a CPU goes offline or comes, and when
-/// a device or an interrupt comes or goes.
+/// CPUs that interrupts may go to. The rest is read again when a CPU goes offline or comes, and
+/// when a device or an interrupt comes or goes.
 pub struct Reader {
     roots: Roots,
     is_live: bool,

@@ -243,7 +243,7 @@ impl Log {
         }
         let failures = events.iter().filter(failed).map(|event| (event, event.to_string()));
         let failures: Vec<(&Event, String)> = failures.collect();
-        // A fault that was mended is reported anew when it comes again.
+        // A fault that was mended is reported again when it comes again.
         self.last.retain(|(text, _)| failures.iter().any(|(_, failure)| failure == text));
         for (event, text) in failures {
             if self.failure(&text)? {

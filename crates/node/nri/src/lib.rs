@@ -26,7 +26,7 @@ use std::path::PathBuf;
 /// The socket of a runtime unless it is configured otherwise.
 pub const SOCKET: &str = "/var/run/nri/nri.sock";
 
-/// Why a plugin cannot go on.
+/// Why a plugin cannot continue.
 #[derive(Debug)]
 pub enum NriError {
     /// The socket cannot be connected to.

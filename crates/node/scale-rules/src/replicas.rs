@@ -117,7 +117,7 @@ pub struct Meter {
 
 impl Meter {
     /// Takes the sample of a replica. What it did since its last sample is returned, unless this is
-    /// its first, or its counters have begun anew.
+    /// its first, or its counters have begun again.
     pub fn add(&mut self, replica: &str, time_s: f64, sample: Sample) -> Option<Work> {
         let before = self.known.get(replica);
         let work = before.and_then(|before| work(before, time_s, &sample));

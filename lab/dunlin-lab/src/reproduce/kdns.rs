@@ -261,7 +261,7 @@ fn in_bursts(rate: f64, burst: u32) -> LoadMode {
     LoadMode::Open(Arrivals { rate, spacing: Spacing::Even, burst })
 }
 
-/// Memory by number of records; samples of the answers are held to the zone.
+/// Memory by number of records; samples of the answers are compared with the zone.
 fn records(study: &mut Reproduction<'_>, article: &Article) -> Result<(), String> {
     let sizes: [usize; 3] = match study.quick {
         true => [10_000, 100_000, 1_000_000],

@@ -1,4 +1,4 @@
-//! The runs of an unfinished sweep, on disk: an interrupted one goes on behind the last of them.
+//! The runs of an unfinished sweep, on disk: an interrupted one continues behind the last of them.
 use lab::record::RunRecord;
 use lab_host::manifest::diff;
 use lab_report::bundle::{Header, read_text};

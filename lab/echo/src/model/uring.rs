@@ -1,4 +1,4 @@
-//! io_uring: one receive goes on for ever and fills buffers that the kernel was lent; each call
+//! io_uring: one receive continues for ever and fills buffers that the kernel was lent; each call
 //! hands over a batch of answers, and brings what came meanwhile.
 
 mod buffer_ring;
@@ -74,7 +74,7 @@ struct EventLoop<'s> {
     header: &'s libc::msghdr,
     /// Buffers whose answers were handed over.
     handed: VecDeque<u16>,
-    /// Whether the receive goes on.
+    /// Whether the receive continues.
     is_armed: bool,
 }
 

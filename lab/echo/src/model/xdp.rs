@@ -1,4 +1,4 @@
-//! AF_XDP and XDP_TX: frames from the device's driver, past the network stack.
+//! AF_XDP and XDP_TX: frames from the device's driver, without the network stack.
 //!
 //! The program that picks them is attached as long as the echo lives, and no longer. A UDP socket
 //! that drops all takes the port, as with `packet`.
@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// `bpf/echo.c`, compiled.
 static OBJECT: &[u8] = bpf::include_bytes_aligned!("../../bpf/echo.o");
-/// How often what the kernel has answered is looked at.
+/// How often what the kernel has answered is checked.
 const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
 /// The device part of a thread.

@@ -222,7 +222,7 @@ fn a_change_is_the_difference_of_two_readings() {
     assert_eq!(change.cpu_seconds(), (1.00000005, 3.0));
     assert_eq!(change.threads[1].cpu_ns, 50);
     assert_eq!((change.threads[0].run_delay_ns, change.cpus[0].steal_ns), (500_000_000, 10));
-    // A counter that began anew is not below 0.
+    // A counter that began again is not below 0.
     assert_eq!(old.since(&new).udp.in_datagrams, 0);
     let json = serde_json::to_string(&change).unwrap();
     assert_eq!(serde_json::from_str::<Change>(&json).unwrap(), change);

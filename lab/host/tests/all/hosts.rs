@@ -39,7 +39,7 @@ fn exists(options: &Options) -> bool {
     Side::ALL.into_iter().any(|side| namespace::path(&options.namespace(side)).exists())
 }
 
-/// A question from `from` to `server`, and back; in both namespaces.
+/// A query from `from` to `server`, and back; in both namespaces.
 fn ask(options: &Options, server: &str, from: &str) {
     let [near, far] = [Side::Server, Side::Client].map(|side| options.namespace(side));
     let bind = |space: &str, address: &str| {

@@ -1,4 +1,4 @@
-//! A server that is known to be slow, for the campaign of verdicts: an echo with a spin a query.
+//! A slow server for the campaign of verdicts: an echo that spins for each query.
 //!
 //! `lab-spinner ADDRESS MODEL SPIN-NS SOCKETS RECEIVE-BUFFER`; it answers until it is ended.
 

@@ -1,4 +1,4 @@
-//! Today's results beside earlier ones.
+//! Comparison of results with earlier ones.
 
 use lab_host::manifest::{Difference as Differs, Manifest, diff};
 
@@ -8,15 +8,15 @@ use crate::Result;
 use crate::output::Table;
 use crate::statistics::{Difference, difference, holm, mann_whitney, median};
 
-/// In what two machines differ that matters; a line each.
+/// The relevant differences of two machines, one per line.
 pub fn differences(then: &Manifest, now: &Manifest) -> Vec<String> {
     let word = |value: Option<String>| value.unwrap_or_else(|| "none".into());
     let told = |d: Differs| format!("{}: {} then, {} now", d.path, word(d.a), word(d.b));
     diff(then, now).into_iter().filter(|d| d.matters).map(told).collect()
 }
 
-/// Refuses figures of two comparisons beside each other that would say nothing. Rounds are not
-/// looked at: it can be asked before there are any.
+/// Refuses to compare two results that are not comparable. It does not read rounds, so it can run
+/// before there are any.
 ///
 /// # Errors
 /// In what they differ, or that a manifest cannot be read.
@@ -41,10 +41,10 @@ pub fn comparable(old: &Comparison, new: &Comparison) -> Result<()> {
     }
 }
 
-/// Now over then, of every server that is in both.
+/// The ratio of new to old results, for every server that both have.
 ///
-/// The runs were not taken beside each other: what else the machine did then and does now is in the
-/// ratio. The floor is the larger of both.
+/// The runs were not interleaved, so the ratio contains the difference of other work on the
+/// machine. The floor is the larger of both.
 ///
 /// # Errors
 /// They differ in what matters, which the error lists.
@@ -65,7 +65,7 @@ pub fn against(old: &Comparison, new: &Comparison) -> Result<Table> {
     for (then, now) in &both {
         for (figure, floor) in FIGURES.iter().zip(&floors) {
             let pair = samples(then, figure).zip(samples(now, figure));
-            // A lower bound does not say how much more there is.
+            // A lower bound has no maximum.
             let pair = pair.filter(|_| !is_least(then, figure) && !is_least(now, figure));
             cells.push(pair.and_then(|(then, now)| {
                 let below = median(&then).filter(|then| *then > 0.0)?;

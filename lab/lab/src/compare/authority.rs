@@ -1,4 +1,4 @@
-//! The server that forwarders ask: a Knot on the client's host, which has the zone.
+//! The upstream of forwarders: a Knot on the client's host, which serves the zone.
 
 use std::net::SocketAddr;
 
@@ -23,7 +23,7 @@ impl Authority {
         (hosts::CLIENT, 53).into()
     }
 
-    /// Starts it with one thread, beside the generator.
+    /// Starts it with one thread, on the generator's host.
     pub(super) fn start(options: &CompareOptions, hosts: &hosts::Options) -> Result<Self> {
         let kind = ServerKind::named("knot")?;
         let netns = hosts.namespace(Side::Client);

@@ -1,4 +1,4 @@
-//! Limits of figures: what a comparison must come to, such as `best dunlin/knot >= 1.25`.
+//! Limits of figures, such as `best dunlin/knot >= 1.25`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,7 +10,7 @@ use crate::Result;
 use crate::output::Table;
 use crate::statistics::median;
 
-/// A figure of one server, or its ratio to another's, and what it must be.
+/// A figure of one server, or its ratio to another's, and its limit.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Limit {
@@ -21,7 +21,7 @@ pub struct Limit {
     number: f64,
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitResult {
     /// The limit.
@@ -32,7 +32,7 @@ pub struct LimitResult {
 
 type OfRound = fn(&Round) -> Option<f64>;
 
-/// Figures by name. `kept` is what an overload leaves of the best.
+/// Figures by name. `kept` is the share of the best rate that remains under overload.
 const FIGURES: [(&str, OfRound); 7] = [
     ("best", |round| Some(round.best.as_ref().map_or(0.0, |best| best.answered))),
     ("most", |round| Some(round.most.answered)),
@@ -48,7 +48,8 @@ const FIGURES: [(&str, OfRound); 7] = [
 
 /// Every server that has the figure.
 const ALL: &str = "all";
-/// Every server of another name, also before a hyphen: `dunlin-xdp` is none beside `dunlin`.
+/// Every server whose name before a hyphen differs: `dunlin-xdp` does not count as another server
+/// than `dunlin`.
 const OTHERS: &str = "others";
 /// The echo in the server's place.
 const ECHO: &str = "echo";
@@ -100,13 +101,13 @@ impl From<Limit> for String {
 }
 
 impl Limit {
-    /// The names of servers that it is about.
+    /// The names of servers that it applies to.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         let names = [Some(&self.server), self.other.as_ref()].into_iter().flatten();
         names.map(String::as_str).filter(|name| ![ALL, OTHERS, ECHO].contains(name))
     }
 
-    /// The worst of all servers that it is about.
+    /// The worst of all servers that it applies to.
     fn measured(&self, comparison: &Comparison) -> Option<f64> {
         let of = FIGURES.iter().find(|(name, _)| *name == self.figure)?.1;
         let has_it = |server: &&ServerResult| server.rounds.iter().all(|r| of(r).is_some());
@@ -151,14 +152,14 @@ impl Limit {
 }
 
 impl LimitResult {
-    /// Whether the limit is kept.
+    /// Whether the limit is met.
     pub fn is_kept(&self) -> bool {
         let Limit { is_least, number, .. } = self.limit;
         self.measured.is_some_and(|value| if is_least { value >= number } else { value <= number })
     }
 }
 
-/// What the comparison came to at each of its limits.
+/// The result of the comparison for each of its limits.
 pub fn limit_results(comparison: &Comparison) -> Vec<LimitResult> {
     let result = |limit: &Limit| {
         let measured = limit.measured(comparison);

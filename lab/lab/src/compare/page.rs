@@ -1,4 +1,4 @@
-//! The page of a comparison: everything on it follows from the results.
+//! The page of a comparison, computed from its results.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub fn page(comparison: &Comparison) -> Result<String> {
     Ok(text)
 }
 
-/// The same tables for a terminal: figures, ratios to the first server's, what bounded them.
+/// The same tables for a terminal: figures, ratios to the first server's, limiting causes.
 ///
 /// # Errors
 /// The results do not fit together.
@@ -112,7 +112,7 @@ fn write_all(text: &mut String, comparison: &Comparison, summary: &Summary) -> s
     comparison.machine.iter().try_for_each(|line| writeln!(text, "* {line}"))
 }
 
-/// A number with as many digits as it deserves.
+/// A number with two decimals below 10, with fewer above.
 fn number(value: f64) -> String {
     match value {
         v if v >= 1_000.0 => thousands(v.round() as u64),
@@ -151,7 +151,7 @@ fn figures(summary: &Summary) -> Table {
     table
 }
 
-/// What a bare echo came to in each server's place, and the servers beside it.
+/// The rate of a bare echo in each server's place, and the servers' share of it.
 fn echoes(comparison: &Comparison) -> Table {
     let head = ["server", "echo", "answers a second", "share", "drift"];
     let mut table = Table::new(head).texts(2);
@@ -207,7 +207,7 @@ fn ratios(summary: &Summary) -> Table {
     table
 }
 
-/// What bounded each figure.
+/// The limiting cause of each figure.
 fn verdicts(summary: &Summary) -> Table {
     let mut table = Table::new(["server", "figure", "limit", "evidence"]).texts(4);
     for row in &summary.rows {

@@ -1,4 +1,4 @@
-//! The real bench: all servers on the server's host, the generator on the clients'.
+//! Runs trials on two hosts: all servers on the server's, the generator on the clients'.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -22,14 +22,14 @@ use crate::servers::{Server, ServerKind, ServerSetup, Version, Zone};
 
 /// The first server's port; each further one has the next.
 const PORT: u16 = 5_300;
-/// One in so many answers is held to the zone.
+/// One in this many answers is compared with the zone.
 pub(super) const CHECK_ONE_IN: u64 = 64;
 /// Before anything is measured, a forwarder is asked for all names so many times, with so many
 /// queries under way, for so long at most, ns.
 const WARM_PASSES: u64 = 2;
 const WARM_OUTSTANDING: usize = 16;
 const WARM_NS: u64 = 60_000_000_000;
-/// How long an answer is waited for, ns.
+/// Timeout of a query, ns.
 const TIMEOUT_NS: u64 = 500_000_000;
 
 /// What is compared.
@@ -37,11 +37,11 @@ const TIMEOUT_NS: u64 = 500_000_000;
 pub struct CompareOptions {
     /// The servers; the others are seen beside the first.
     pub kinds: Vec<&'static ServerKind>,
-    /// Programs that are elsewhere than in `PATH`, by names of servers.
+    /// Programs that are not in `PATH`, by names of servers.
     pub binaries: BTreeMap<String, PathBuf>,
     /// The zone that the servers serve.
     pub zone: Zone,
-    /// What is asked.
+    /// The queries.
     pub asks: QuerySource,
     /// How the generator sends and receives.
     pub path: Path,
@@ -51,13 +51,13 @@ pub struct CompareOptions {
     pub rounds: usize,
     /// Length of a trial, ns.
     pub length_ns: u64,
-    /// Questions a second that no server is thought to answer.
+    /// A rate that no server is expected to answer, queries per second.
     pub highest: f64,
-    /// Where configs and logs go.
+    /// Folder for configs and logs.
     pub folder: PathBuf,
 }
 
-/// What came of it.
+/// Results of a run.
 #[derive(Debug)]
 pub struct CompareResult {
     /// The servers in their order.
@@ -69,7 +69,7 @@ pub struct CompareResult {
 /// Reports progress: the server that is next, and how much of all is done.
 pub type Progress<'a> = &'a mut dyn FnMut(&str, usize, usize);
 
-/// A server in its place.
+/// A server at its address.
 struct Entrant {
     kind: &'static ServerKind,
     binary: PathBuf,
@@ -91,11 +91,11 @@ impl Entrant {
 struct Runner<'a> {
     hosts: &'a Hosts,
     entrants: Vec<Entrant>,
-    /// Whether no two of them can run beside each other; nor an echo beside one.
+    /// Whether no two of them, and no echo with one of them, can run at the same time.
     alone: bool,
     /// An echo for each way in which one of them receives and sends, unless they run alone.
     echoes: Vec<EchoBaseline>,
-    /// Whose queries are counted.
+    /// The server whose queries are counted.
     authority: Option<Authority>,
     load: Options,
     stop: &'a AtomicBool,
@@ -216,12 +216,11 @@ fn open(rate: f64) -> LoadMode {
 }
 
 impl Runner<'_> {
-    /// Starts all servers, so that one which does not answer is known now; if they run alone, one
-    /// after the other.
+    /// Starts all servers, one after the other if they run alone, to find those that do not answer.
     fn start(&mut self, options: &CompareOptions) -> Result<Vec<ServerResult>> {
         let first = setup(options, self.hosts.options())?;
         let mut results = Vec::new();
-        // The first one stands at both ends of the order.
+        // The first one is at both ends of the order.
         for (place, kind) in options.kinds.iter().chain(options.kinds.first()).enumerate() {
             unless_stopped(self.stop)?;
             let binary = kind.binary(&options.binaries)?;
@@ -238,7 +237,7 @@ impl Runner<'_> {
         Ok(results)
     }
 
-    /// Has no server run but this one, if they run alone.
+    /// Stops all servers except this one, if they run alone.
     fn have_alone(&mut self, wanted: Option<usize>) -> Result<()> {
         if !self.alone {
             return Ok(());
@@ -246,7 +245,7 @@ impl Runner<'_> {
         for (place, entrant) in self.entrants.iter_mut().enumerate() {
             if Some(place) != wanted && entrant.server.take().is_some() && entrant.kind.has_program
             {
-                // Knot leaves its program there.
+                // Knot leaves its XDP program attached.
                 self.hosts.detach_program(Side::Server)?;
             }
         }
@@ -257,8 +256,8 @@ impl Runner<'_> {
         }
     }
 
-    /// Asks every echo once. The first packets of hosts that have just come up are slow; and an
-    /// echo that does not answer is better known now than after a round.
+    /// Runs a trial of every echo. The first packets of new hosts are slow, and an echo that does
+    /// not answer fails before the first round.
     fn try_echoes(&mut self, options: &CompareOptions) -> Result<()> {
         for kind in &options.kinds {
             unless_stopped(self.stop)?;
@@ -281,7 +280,7 @@ impl Runner<'_> {
         EchoBaseline::start(model, address.ip(), cpus, netns.as_deref())
     }
 
-    /// Has each forwarder asked for every name of the set, slowly, so that it is cached.
+    /// Queries each forwarder slowly for every name of the set, so that it is cached.
     fn warm(&mut self) -> Result<()> {
         let QuerySource::Questions(what) = &self.load.asks else { return Ok(()) };
         if self.authority.is_none() {
@@ -318,7 +317,7 @@ impl TrialRunner for Runner<'_> {
         self.have_alone(Some(server))?;
         self.load.server = address(server);
         self.load.when = open(rate);
-        // Another beginning each time: which names meet which packets is chance as well.
+        // Each trial has another seed, so that the order of names is random, too.
         self.load.seed += 1;
         self.authority.as_ref().map_or(Ok(0), Authority::take)?;
         let run = measure(&self.load, &[], self.stop, &mut |_| {})?;
@@ -364,9 +363,9 @@ impl TrialRunner for Runner<'_> {
     }
 }
 
-/// Refuses answers that are none: the content of those looked at, RCODEs other than NOERROR and
-/// NXDOMAIN (RFC 1035 §4.1.1), and what was cut. Who wins by them has won nothing. A forwarder that
-/// has too much to do may answer SERVFAIL: that counts as no answer.
+/// Refuses wrong answers: wrong records in compared ones, RCODEs other than NOERROR and NXDOMAIN
+/// (RFC 1035 §4.1.1), and truncated ones. A server must not win by them. An overloaded forwarder
+/// may answer SERVFAIL: that counts as no answer.
 fn check(name: &str, counts: &QueryCounts, forwards: bool) -> Result<()> {
     let QueryCounts { mut wrong, checked, truncated, .. } = *counts;
     let mut found: Vec<String> = Vec::new();

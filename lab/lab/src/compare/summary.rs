@@ -1,4 +1,4 @@
-//! What a comparison says.
+//! Summary of a comparison.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::verdict::Verdict;
 pub(super) struct Figure {
     /// Its name.
     pub name: &'static str,
-    /// Whether more of it is better.
+    /// Whether a higher value is better.
     pub more_is_better: bool,
     of: fn(&Round) -> Option<f64>,
     is_least: fn(&Round) -> bool,
-    /// What was so in a round that does not give it.
+    /// Why a round lacks it.
     lacks: &'static str,
     verdict: fn(&Round) -> Option<&Verdict>,
 }
@@ -29,7 +29,7 @@ pub(super) const FIGURES: [Figure; 5] = [
     Figure {
         name: "best",
         more_is_better: true,
-        // No rate at which enough was answered counts as none, not as no sample.
+        // If no rate was reached, the sample is 0; it is not omitted.
         of: |round| Some(round.best.as_ref().map_or(0.0, |best| best.answered)),
         is_least: |round| round.best_is_least,
         lacks: "it was not run",
@@ -69,20 +69,21 @@ pub(super) const FIGURES: [Figure; 5] = [
     },
 ];
 
-/// A figure of a server, beside the first one's.
+/// A figure of a server, compared with the first server's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     /// Its median and where that lies; absent where a round did not give it.
     pub middle: Option<MedianEstimate>,
-    /// Over the first server's, round by round.
+    /// The ratio to the first server's, round by round.
     pub ratio: Option<MedianEstimate>,
-    /// The corrected probability that such ranks come by chance.
+    /// The corrected probability that such ranks are chance.
     pub p: Option<f64>,
-    /// What the ratio comes to; absent for the first server.
+    /// The verdict on the ratio; absent for the first server.
     pub difference: Option<Difference>,
-    /// Whether in some round it was as high as was asked for: it may be more.
+    /// Whether it equaled the highest tried rate in some round, so that the true value may be
+    /// higher.
     pub is_least: bool,
-    /// What bounded it in most of the rounds.
+    /// Its limiting cause in most rounds.
     pub verdict: Option<Verdict>,
 }
 
@@ -91,24 +92,24 @@ pub struct Cell {
 pub struct Row {
     /// Its name.
     pub name: String,
-    /// The figures, a cell each.
+    /// The figures, one per cell.
     pub cells: Vec<Cell>,
     /// Bytes in RAM after its rounds.
     pub resident: Option<u64>,
-    /// Of a forwarder, its queries to the upstream over those it got.
+    /// For a forwarder, its queries to the upstream per received query.
     pub upstream: Option<f64>,
 }
 
-/// What a comparison says.
+/// Summary of a comparison.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Names of the figures.
     pub figures: Vec<&'static str>,
-    /// For each figure, what the bench cannot tell apart, as a share.
+    /// The noise floor of each figure, as a share.
     pub floors: Vec<Option<f64>>,
-    /// A row each server.
+    /// One row per server.
     pub rows: Vec<Row>,
-    /// Why something is unknown, a sentence each; none where nothing is.
+    /// Reasons for unknown values, one sentence each.
     pub reasons: Vec<String>,
 }
 
@@ -122,7 +123,7 @@ pub(super) fn is_least(server: &ServerResult, figure: &Figure) -> bool {
     server.rounds.iter().any(figure.is_least)
 }
 
-/// What the comparison says. Tests are corrected over the whole table.
+/// Computes the summary. Tests are corrected over the whole table.
 ///
 /// # Errors
 /// There is no server, or their rounds are not the same number.
@@ -241,7 +242,7 @@ fn too_few(rounds: usize, tests: usize) -> Option<String> {
     ))
 }
 
-/// Those of whom it is so.
+/// The servers for which it holds.
 fn names(comparison: &Comparison, is_so: impl Fn(&&ServerResult) -> bool) -> String {
     let all = comparison.servers.iter().chain([&comparison.again]);
     let names: BTreeSet<&str> = all.filter(is_so).map(|server| server.name.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Where a run takes place.
+//! The hosts of a run.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ use super::{is_ours, processes};
 use crate::Result;
 use crate::limits::NAMESPACES_MAX;
 
-/// Where a run takes place, as far as it can be known.
+/// The hosts of a run, as far as they can be known.
 #[derive(Clone, Debug)]
 pub struct Endpoints {
-    /// The server's host, where that is this machine.
+    /// The server's host, if it is this machine.
     pub server: Option<Host>,
     /// The generator's.
     pub client: Host,
@@ -24,8 +24,8 @@ pub struct Endpoints {
 }
 
 impl Endpoints {
-    /// Looks for the server: in the generator's network namespace, in ours, then in all that have a
-    /// name.
+    /// Searches for the server in the generator's network namespace, in that of this process, then
+    /// in all that have a name.
     ///
     /// # Errors
     /// The generator's namespace cannot be entered.
@@ -57,7 +57,7 @@ impl Endpoints {
         self.server.as_ref().map_or(&[], |host| &host.pids)
     }
 
-    /// Whether both sides share one network stack, whose counters then are of both.
+    /// Whether both sides share one network stack, so that its counters include both.
     pub fn is_one_host(&self) -> bool {
         self.server.as_ref().is_some_and(|server| server.netns == self.client.netns)
     }
@@ -97,13 +97,14 @@ fn host_of(netns: Option<String>, address: SocketAddr, pids: &[u32]) -> Option<H
     Some(host)
 }
 
-/// The device that has an address. None for the loopback device: both directions are one there.
+/// The device that has an address. `None` for the loopback device, on which both directions are the
+/// same.
 fn device_of(netns: Option<&str>, address: SocketAddr) -> Option<String> {
     let said = ip(netns, &["-o", "address", "show", "to", &address.ip().to_string()])?;
     device(said.split_whitespace().nth(1)?)
 }
 
-/// The device by which an address is reached.
+/// The device on the route to an address.
 fn device_to(netns: Option<&str>, address: SocketAddr) -> Option<String> {
     let said = ip(netns, &["-o", "route", "get", &address.ip().to_string()])?;
     let mut words = said.split_whitespace().skip_while(|word| *word != "dev");
@@ -116,7 +117,7 @@ fn device(name: &str) -> Option<String> {
 
 fn ip(netns: Option<&str>, words: &[&str]) -> Option<String> {
     let space = netns.map_or(vec![], |netns| vec!["-n", netns]);
-    // Where `ip` is missing the device is not known, and the measurements leave it out.
+    // Without `ip` the device is unknown, and the measurements omit it.
     let output = std::process::Command::new("ip").args(space).args(words).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }

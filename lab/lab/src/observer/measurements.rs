@@ -12,7 +12,7 @@ use crate::verdict::{
     Balance, CompetingProcess, Drops, LoadResult, Measurements, SideUse, SocketSpread,
 };
 
-/// The share of all that strangers used from which on one of them is named alone.
+/// If one other process used at least this share of the CPU time of all others, it is named alone.
 const ALONE: f64 = 0.9;
 /// The share of a CPU's time that rounding does not explain: the kernel reports thread times in
 /// ticks of 10 ms, and user time is what a tick found.
@@ -40,9 +40,9 @@ struct SampleDelta<'a> {
     host: &'a Host,
     change: Change,
     looks: [&'a HostSample; 2],
-    /// The other side, and its processes, which are strangers like all others.
+    /// The other side, and its processes, which count as other processes.
     other: (&'a str, &'a [u32]),
-    /// Whether none of the generator's threads had ended before the later look.
+    /// Whether none of the generator's threads had ended before the later sample.
     is_whole: bool,
 }
 
@@ -89,7 +89,7 @@ impl SampleDelta<'_> {
         }
     }
 
-    /// A side with this CPU use.
+    /// A side with this CPU time.
     fn side(&self, own: &[CpuUse]) -> SideUse {
         let cpus = &self.change.cpus;
         let sum = |of: fn(&CpuTime) -> f64| cpus.iter().map(of).sum::<f64>();
@@ -131,7 +131,7 @@ fn interrupted_s(time: &CpuTime) -> f64 {
     seconds(time.irq_ns + time.softirq_ns)
 }
 
-/// CPU time of the generator's threads until the last question was due; none where some have ended
+/// CPU time of the generator's threads until the last query was due; none where some have ended
 /// before.
 fn generating(change: &Change, report: &Report) -> Option<Vec<CpuUse>> {
     let ours = change.threads.iter().filter(|thread| thread.name.starts_with(THREAD));
@@ -139,7 +139,7 @@ fn generating(change: &Change, report: &Report) -> Option<Vec<CpuUse>> {
     (spent.len() == report.threads.len()).then_some(spent)
 }
 
-/// The measurements of a run: samples before it, when the last question had been sent, and after
+/// The measurements of a run: samples before it, when the last query had been sent, and after
 /// it; what was counted at the server's port alone; from its beginning to the second one it was so
 /// many seconds, and a CPU stood still so long.
 pub(super) fn gather(
@@ -225,7 +225,7 @@ fn load(options: &Options, report: &Report, seconds: f64, stall: Option<Duration
 }
 
 /// Packets that a device handles as one where they are of one flow (segmentation, GRO) are fewer
-/// than datagrams: then it says nothing of these.
+/// than datagrams, so its count cannot be used for them.
 fn packets(device: u64, datagrams: u64) -> Option<u64> {
     (device as f64 * JOINED >= datagrams as f64).then_some(device)
 }
@@ -235,13 +235,13 @@ fn read(counts: &QueryCounts) -> u64 {
     counts.answered + counts.late + counts.wrong + counts.unexpected
 }
 
-/// Whether the server answers past its sockets (AF_XDP, XDP_TX, AF_PACKET): more was read than
-/// they have sent. Then nothing that is counted at them is of what it answers.
+/// Whether the server answers without its sockets (AF_XDP, XDP_TX, AF_PACKET): more was read than
+/// they have sent. Then no counter of its sockets describes its answers.
 fn is_past(counts: &QueryCounts, server: &Change) -> bool {
     read(counts) as f64 > server.udp.out_datagrams as f64 * JOINED
 }
 
-/// Counters of one network stack do not tell both sides apart, and a segment of TCP may hold
+/// Counters of one network stack do not distinguish both sides, and a segment of TCP may hold
 /// several messages or none.
 fn at_generator(counts: &QueryCounts) -> Balance {
     Balance { sent: Some(counts.sent), read_generator: Some(read(counts)), ..Balance::default() }
@@ -255,8 +255,8 @@ fn balance(joins: bool, counts: &QueryCounts, server: Option<&Change>, client: &
     balance.read_server = at_sockets.map(|udp| udp.in_datagrams);
     balance.answered_server = at_sockets.map(|udp| udp.out_datagrams);
     let came = balance.read_server.unwrap_or(0);
-    // Of queries that were joined a device says nothing, though fewer of them may have come than it
-    // has counted packets.
+    // For joined queries the count of a device is unusable, although fewer of them may have arrived
+    // than it has counted packets.
     let least = if joins { counts.sent.max(came) } else { came };
     let left = client.device.as_ref().and_then(|device| packets(device.tx_packets, least));
     balance.left_generator = left;
@@ -287,7 +287,7 @@ fn drops(
         true => at_client.saturating_sub(at_server.unwrap_or(0)),
         false => at_client,
     };
-    // A socket that holds the port for one that answers past it drops all.
+    // A socket that only reserves the port for a server with AF_XDP or AF_PACKET drops everything.
     let is_at_sockets = |server: &Change| endpoints.is_one_host() || !is_past(counts, server);
     Drops {
         server_socket: at_server.filter(|_| server.is_some_and(is_at_sockets)),

@@ -20,14 +20,14 @@ pub(super) struct ProcessTime {
     pub cpu: usize,
     pub user_ns: u64,
     pub system_ns: u64,
-    /// A thread of the kernel's.
+    /// A kernel thread.
     pub kernel: bool,
 }
 
 /// CPU time of programs on one CPU between two samples, seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct OnCpu {
-    /// All that strangers ran.
+    /// CPU time of all other processes.
     pub strangers_s: f64,
     /// User time of all processes.
     pub user_s: f64,
@@ -36,7 +36,7 @@ pub(super) struct OnCpu {
 /// Processes that ran between two samples.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct RanBetween {
-    /// Strangers, most first: name, process id, seconds.
+    /// Other processes, by CPU time, highest first: name, process id, seconds.
     pub strangers: Vec<(String, u32, f64)>,
     /// Each CPU.
     pub cpus: BTreeMap<usize, OnCpu>,

@@ -1,10 +1,10 @@
-//! How long a CPU stood still: by how much a timer on it fires late though the thread that waits
-//! for it has not waited for anybody else.
+//! The longest stall of a CPU: the delay of a timer on it, if the thread that waits for the timer
+//! has not waited for another thread.
 //!
-//! A timer's interrupt goes before whatever runs. Who sleeps, and is woken too late, has waited for
-//! the CPU (contention, which the kernel counts as delay of the thread), or the interrupt itself
-//! came too late: then nothing ran there, as where a hypervisor has taken the CPU and does not say
-//! so (no steal), or where a process was stopped as a whole.
+//! A timer's interrupt preempts every thread. A thread that wakes too late has waited for the CPU
+//! (contention, which the kernel counts as delay of the thread), or the interrupt itself was late.
+//! In the second case nothing ran on the CPU: a hypervisor took it without reporting steal time, or
+//! all threads of the process were stopped.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use super::monotonic_ns;
 
-/// How long is slept: a stall that is shorter is not seen, and of others at most so much is missed.
+/// The time of one sleep: shorter stalls are not detected, and longer ones are measured too short
+/// by at most this time.
 const NAP: Duration = Duration::from_millis(2);
 
 /// The longest delay that a repeated sleep has seen.
@@ -25,7 +26,7 @@ struct StallProbe {
 }
 
 impl StallProbe {
-    /// It has slept so much longer than it was to, and has waited so long for the CPU by now.
+    /// It has overslept by this time, and has waited this long for the CPU in total.
     fn woke(&mut self, too_late_ns: u64, delay_ns: u64) {
         let waited_ns = delay_ns.saturating_sub(self.delay_ns);
         self.longest_ns = self.longest_ns.max(too_late_ns.saturating_sub(waited_ns));
@@ -33,8 +34,8 @@ impl StallProbe {
     }
 }
 
-/// The longest that a CPU stands still until then, or until it is over; nothing where the CPU may
-/// not be used, or the kernel does not report how long threads wait.
+/// The longest stall of a CPU until this time, or until the run ends; `None` if the CPU may not be
+/// used, or the kernel does not report the delay of threads.
 pub(super) fn longest(cpu: usize, end_ns: u64, over: &AtomicBool) -> Option<Duration> {
     cpu::pin(cpu).ok()?;
     let told = File::open("/proc/thread-self/schedstat").ok()?;

@@ -1,4 +1,4 @@
-//! A line each interval, for spreadsheets and plots (RFC 4180, without anything to quote).
+//! One line per interval, for spreadsheets and plots (RFC 4180, without quoted fields).
 
 use std::io::{self, Write};
 use std::time::Duration;

@@ -3,11 +3,11 @@
 //! What the schema has no name for is added under names of our own, which it allows: `planned`,
 //! `unsent`, `late`, `wrong`; `percentiles` and `max` of the three times; `verdict` and its
 //! `measurements`; `manifest`, the hash of what matters of the `machine`, by which results of two
-//! are reported as comparable or not. Of what timed out it is only known that it took longer:
-//! `censored` says how many there are, which `avg`, `min` and `stddev` leave out; `max` and
-//! percentiles among them are null. What was sent late and answered in time may have taken longer
-//! than the timeout from when it was due. `buckets`, whose meaning the schema leaves open, are
-//! `[from, to, count]` in ns, both ends included, as its example has them.
+//! are reported as comparable or not. The time of a timed-out query is unknown: `censored` is their
+//! number. `avg`, `min` and `stddev` omit them; `max` and percentiles among them are null. A query
+//! that was sent late and answered in time may have taken longer than the timeout, counted from its
+//! due time. `buckets`, whose meaning the schema leaves open, are `[from, to, count]` in ns, both
+//! ends included, as its example has them.
 
 use std::io::{self, Write};
 use std::time::{Duration, SystemTime};
@@ -22,18 +22,18 @@ use crate::verdict::{Measurements, Verdict};
 /// The version of the schema that its examples name.
 const SCHEMA_VERSION: u32 = 20_221_207;
 
-/// What a run is.
+/// Description of a run.
 #[derive(Clone, Debug)]
 pub struct Header {
-    /// The run's name, unlike any other's.
+    /// The unique name of the run.
     pub run: String,
-    /// The version of what generates.
+    /// The version of the generator.
     pub version: String,
     /// The command line.
     pub words: Vec<String>,
-    /// How long a stretch is.
+    /// Length of a period.
     pub interval: Duration,
-    /// How long answers are waited for.
+    /// Timeout of a query.
     pub timeout: Duration,
     /// `udp` or `tcp`.
     pub transport: &'static str,
@@ -41,7 +41,7 @@ pub struct Header {
     pub manifest: Manifest,
 }
 
-/// Writes a run, a line each object.
+/// Writes a run, one object per line.
 #[derive(Debug)]
 pub struct Metrics<W> {
     out: W,
@@ -71,7 +71,7 @@ impl<W: Write> Metrics<W> {
         Ok(metrics)
     }
 
-    /// Something that happened.
+    /// Writes an event.
     ///
     /// # Errors
     /// As with [`Metrics::begin`].
@@ -88,7 +88,7 @@ impl<W: Write> Metrics<W> {
         self.line("stats_periodic", stats)
     }
 
-    /// All of the run, what bounded it, and how one knows.
+    /// Writes the totals of the run, and its verdict.
     ///
     /// # Errors
     /// As with [`Metrics::begin`].
@@ -141,8 +141,7 @@ impl<W: Write> Metrics<W> {
     }
 }
 
-/// What is known of times of which some are only known to be longer than the timeout: those are
-/// counted and left out.
+/// Statistics of times; those longer than the timeout are counted and omitted.
 #[derive(Default)]
 struct KnownTimes {
     count: u64,
@@ -153,7 +152,7 @@ struct KnownTimes {
 }
 
 impl KnownTimes {
-    /// So many times between these, in their order.
+    /// Counts of times between two values, in order.
     fn add(&mut self, from: u64, to: u64, count: u64, timeout: Duration) {
         if (from..=to).contains(&ns(timeout)) {
             self.censored += count;

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-/// The widest that a column becomes. A longer cell moves the rest of its line.
+/// Maximum width of a column. A longer cell shifts the rest of its line.
 const COLUMN_WIDTH_MAX: usize = 200;
 
-/// Rows of cells under a head. Text stands left, numbers right.
+/// Rows of cells under a header. Text is left-aligned, numbers are right-aligned.
 #[derive(Clone, Debug, Default)]
 pub struct Table {
     head: Vec<String>,
@@ -25,7 +25,7 @@ impl Table {
         self
     }
 
-    /// One more row; what it has beyond the head's columns is left out, what it lacks is empty.
+    /// Adds a row; surplus cells are dropped, missing ones are empty.
     pub fn row<S: Into<String>>(&mut self, cells: impl IntoIterator<Item = S>) -> &mut Self {
         let mut row: Vec<String> = cells.into_iter().map(Into::into).collect();
         row.resize(self.head.len(), String::new());

@@ -15,7 +15,7 @@ fn histogram(values: &[(u64, u64)]) -> Histogram<u64> {
     histogram
 }
 
-/// A second of 1,000 questions, of which 20 had no answer in time, from 2026-11-21 on.
+/// A second of 1,000 queries, of which 20 had no answer in time, from 2026-11-21 on.
 struct Second {
     response: Histogram<u64>,
     lateness: Histogram<u64>,

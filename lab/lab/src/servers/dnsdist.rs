@@ -1,5 +1,5 @@
-//! dnsdist: a forwarder that serves no zone; as many queries under way as there can be, and a cache
-//! of answers, as its page on speed advises.
+//! dnsdist: a forwarder that serves no zone; the maximum of outstanding queries, and a cache of
+//! answers, as its page on speed advises.
 
 use std::net::SocketAddr;
 

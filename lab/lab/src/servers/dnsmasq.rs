@@ -1,5 +1,5 @@
-//! dnsmasq: one thread whatever there is; A and AAAA records as `host-record`, all else of the zone
-//! left out.
+//! dnsmasq: always one thread; A and AAAA records as `host-record`, other records of the zone
+//! omitted.
 
 use std::fmt::Write;
 
@@ -32,7 +32,7 @@ fn config(setup: &ServerSetup) -> Result<String> {
         zone.name.trim_end_matches('.')
     );
     for record in zone.addresses()? {
-        // A name of a wildcard is none of a host.
+        // A wildcard name is not a host name.
         if !record.name.starts_with('*') {
             writeln!(text, "host-record={},{},{}", record.name, record.address, record.ttl)
                 .map_err(|e| e.to_string())?;

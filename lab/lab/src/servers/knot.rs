@@ -1,5 +1,5 @@
-//! Knot DNS: a UDP worker a CPU (each has a socket of its own), no journal, the file never written
-//! back.
+//! Knot DNS: a UDP worker a CPU (each has a socket of its own), no journal, zone file never
+//! written.
 
 use lab_echo::Model;
 

@@ -22,7 +22,7 @@ pub(super) const KIND: ServerKind = ServerKind {
     version: &["-v"],
 };
 
-/// Debian's build has response rate limiting on by default: 200 a second, which no load passes.
+/// Debian's build has response rate limiting on by default: 200 a second, which every load exceeds.
 fn config(setup: &ServerSetup) -> Result<String> {
     let ServerSetup { address, zone, folder, .. } = setup;
     let (ip, port, servers) = (address.ip(), address.port(), setup.threads());

@@ -1,4 +1,4 @@
-//! One question, to see whether a server serves.
+//! One query, to check whether a server serves.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -7,11 +7,11 @@ use lab_host::namespace;
 
 use crate::Result;
 
-/// How long one question is waited for.
+/// Timeout of the query.
 const TIMEOUT: Duration = Duration::from_millis(200);
 
-/// Asks for the A record of `name` (wire form), RD set for resolvers, and gives the reply's code
-/// and its number of answers.
+/// Queries the A record of `name` (wire form), with RD for resolvers, and returns the RCODE and the
+/// number of answers.
 ///
 /// # Errors
 /// No reply in time, one that is too short, or one to another question.

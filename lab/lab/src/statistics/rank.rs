@@ -1,4 +1,4 @@
-//! Ranks: the Mann–Whitney test, and Holm's correction for having asked many questions.
+//! Rank tests: the Mann–Whitney test, and Holm's correction for multiple tests.
 
 use super::sort;
 
@@ -6,8 +6,8 @@ use super::sort;
 /// Mann–Whitney U test, two-sided.
 ///
 /// Exact, for lists with ties too: over all ways of dealing out the ranks that there are, the share
-/// in which the sum of the first list lies as far out, the smaller tail twice. Nothing where a list
-/// is empty, longer than [`crate::limits::SAMPLES_MAX`], or holds what is not a number.
+/// in which the sum of the first list lies as far out, the smaller tail twice. `None` if a list is
+/// empty, longer than [`crate::limits::SAMPLES_MAX`], or holds what is not a number.
 pub fn mann_whitney(ours: &[f64], theirs: &[f64]) -> Option<f64> {
     let (ours, theirs) = (sort(ours)?, sort(theirs)?);
     let ranks = doubled_ranks(&ours, &theirs);
@@ -19,13 +19,14 @@ pub fn mann_whitney(ours: &[f64], theirs: &[f64]) -> Option<f64> {
     Some((2.0 * below.min(above) / all).min(1.0))
 }
 
-/// The least that [`mann_whitney`] says of two lists of so many: that of lists wholly apart,
-/// `2 / C(2n, n)`.
+/// The lowest result of [`mann_whitney`] for two lists of this length, if they do not overlap: `2 /
+/// C(2n, n)`.
 pub fn least_probability(samples: usize) -> f64 {
     (0..samples).fold(2.0, |p, i| p * (samples - i) as f64 / (2 * samples - i) as f64).min(1.0)
 }
 
-/// Each value's rank, twice, so that the mean rank of a tie is whole; and whether it is ours.
+/// The doubled rank of each value, so that the mean rank of a tie is an integer; and whether the
+/// value is from the first list.
 fn doubled_ranks(ours: &[f64], theirs: &[f64]) -> Vec<(usize, bool)> {
     let mut values: Vec<(f64, bool)> =
         ours.iter().map(|v| (*v, true)).chain(theirs.iter().map(|v| (*v, false))).collect();
@@ -38,7 +39,7 @@ fn doubled_ranks(ours: &[f64], theirs: &[f64]) -> Vec<(usize, bool)> {
     ranks
 }
 
-/// In how many ways `count` of the ranks sum up to each sum.
+/// The number of ways in which `count` of the ranks give each sum.
 fn ways(ranks: &[(usize, bool)], count: usize) -> Vec<f64> {
     let most: usize = ranks.iter().map(|(rank, _)| rank).sum();
     let mut ways = vec![vec![0.0; most + 1]; count + 1];
@@ -54,7 +55,7 @@ fn ways(ranks: &[(usize, bool)], count: usize) -> Vec<f64> {
     ways.swap_remove(count)
 }
 
-/// Holm's step-down correction: what each probability comes to when all are asked at once.
+/// Holm's step-down correction: the probabilities, corrected for the number of tests.
 ///
 /// The smallest is multiplied by how many there are, the next by one fewer, and none ends below one
 /// that was smaller. In the order given.

@@ -2,10 +2,10 @@
 
 use super::median;
 
-/// Points that a segment has at least.
+/// Minimum number of points of a segment.
 const SEGMENT_MIN: usize = 3;
 
-/// Values that are looked at; of more, the last.
+/// Maximum number of values; of more, the last are used.
 const VALUES_MAX: usize = 400;
 
 /// Indexes at which new levels begin. A new level differs from the one before it by more than
@@ -34,7 +34,7 @@ pub fn change_points(values: &[f64], floor: f64) -> Vec<usize> {
     starts.iter().skip(1).map(|start| start + skipped).collect()
 }
 
-/// The begins of levels, by dynamic programming over the end of the last one.
+/// The start indexes of the levels, by dynamic programming over the end of the last level.
 fn partition(logs: &[f64], floor: f64) -> Vec<usize> {
     let n = logs.len();
     let steps: Vec<f64> = logs.windows(2).map(|two| (two[1] - two[0]).abs()).collect();

@@ -16,7 +16,7 @@ pub struct Measurements {
     pub server: Option<SideUse>,
     /// The generator's side.
     pub generator: Option<SideUse>,
-    /// How questions spread over the server's sockets.
+    /// How queries spread over the server's sockets.
     pub flows: Option<SocketSpread>,
     /// The rate of an echo in the same place and minute.
     pub ceiling: Option<Ceiling>,
@@ -41,13 +41,13 @@ impl Measurements {
 /// The generator's own counts.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadResult {
-    /// Whether questions went out by a plan (open loop), or as answers came (closed loop).
+    /// Whether queries went out by a plan (open loop), or as answers came (closed loop).
     pub open: bool,
     /// How long it took, seconds.
     pub seconds: f64,
-    /// Questions due by the plan; in a closed loop those sent.
+    /// Queries due by the plan; in a closed loop those sent.
     pub planned: u64,
-    /// Questions sent.
+    /// Queries sent.
     pub sent: u64,
     /// Queries that the kernel refused, or that no thread sent in time.
     pub unsent: u64,
@@ -55,18 +55,18 @@ pub struct LoadResult {
     pub answered: u64,
     /// Right answers after their time; each was counted as a timeout before.
     pub late: u64,
-    /// Questions without an answer in time.
+    /// Queries without an answer in time.
     pub timeouts: u64,
     /// Answers with wrong content.
     pub wrong: u64,
-    /// How late one question in a thousand was sent, µs (p99.9).
+    /// How late one query in a thousand was sent, µs (p99.9).
     pub lateness_us: f64,
     /// The longest that nothing at all ran on one of its CPUs though a timer was due, µs.
     pub stalled_us: Option<f64>,
 }
 
 impl LoadResult {
-    /// Questions that did not get a right answer in time.
+    /// Queries that did not get a right answer in time.
     pub fn lost(&self) -> u64 {
         self.planned.saturating_sub(self.answered)
     }
@@ -88,7 +88,7 @@ pub struct Balance {
     pub arrived_server: Option<u64>,
     /// Read by the server's sockets (UDP InDatagrams, or packets to its port where the stack has
     /// other datagrams, too); absent where they cannot have read what was
-    /// answered, as of a server past its network stack.
+    /// answered, as of a server without its network stack.
     pub read_server: Option<u64>,
     /// Answered (UDP OutDatagrams, or packets from its port); absent where the one above is.
     pub answered_server: Option<u64>,
@@ -125,7 +125,7 @@ pub struct Drops {
     pub server_softnet: Option<u64>,
     /// By the server's device.
     pub server_device: Option<u64>,
-    /// At the generator's sockets, and its rings where it goes past the network stack.
+    /// At the generator's sockets, and its rings where it bypasses the network stack.
     pub generator_socket: Option<u64>,
     /// On the way from the generator's device to its sockets.
     pub generator_softnet: Option<u64>,
@@ -181,14 +181,14 @@ pub struct CompetingProcess {
     pub most_s: f64,
 }
 
-/// How questions spread over the server's sockets.
+/// How queries spread over the server's sockets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SocketSpread {
     /// Pairs of address and port the generator asks from.
     pub sources: u64,
     /// Packets each socket of the server dropped (`/proc/net/udp`).
     pub dropped: Vec<u64>,
-    /// Bytes that waited in each when the last question had been sent.
+    /// Bytes that waited in each when the last query had been sent.
     pub waiting: Vec<u64>,
 }
 

@@ -2,9 +2,9 @@
 
 use super::{Cause, Drops, Measurements, SideUse, Verdict, percent, thousands};
 
-/// The least share of questions answered in time at which nothing bounded the figure.
+/// The least share of queries answered in time at which nothing bounded the figure.
 const IN_TIME: f64 = 0.999;
-/// How late one question in a thousand may be, µs, for a plan to be kept: less than a timer's tick
+/// How late one query in a thousand may be, µs, for a plan to be kept: less than a timer's tick
 /// on a machine that has other things to do.
 const LATENESS_US_MAX: f64 = 20_000.0;
 /// How late it must be to be the cause of loss elsewhere, µs: what was held back so long leaves at
@@ -25,7 +25,7 @@ pub const HEADROOM: f64 = 0.9;
 /// Which share of the plan counters that should agree may differ by, as packets of others pass
 /// devices, too.
 const AGREE: f64 = 0.02;
-/// Bytes that wait in a socket which is not read fast enough, when the last question was sent.
+/// Bytes that wait in a socket which is not read fast enough, when the last query was sent.
 const WAITING: u64 = 64 << 10;
 /// Flows a socket, below which chance leaves some of them idle.
 const FLOWS_A_SOCKET: u64 = 4;
@@ -61,7 +61,7 @@ fn while_busy(side: Option<&SideUse>, e: &Measurements) -> String {
     })
 }
 
-/// Nothing can be said of no questions.
+/// There is no verdict without queries.
 pub fn nothing_asked(e: &Measurements) -> Option<Verdict> {
     if e.load.planned > 0 {
         return None;
@@ -385,7 +385,7 @@ pub fn kernel_dropped(e: &Measurements) -> Option<Verdict> {
     say(cause, format!("{died} died at the {who}'s {place}{busy}"))
 }
 
-/// The server read questions and gave no answer, or a wrong one.
+/// The server read queries and gave no answer, or a wrong one.
 pub fn server_silent(e: &Measurements) -> Option<Verdict> {
     if is_most(e.load.wrong, e) {
         let wrong = of_planned(e.load.wrong, e);

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 mod cases;
 
-/// Two seconds of 100,000 questions a second, a CPU for each side, all answered.
+/// Two seconds of 100,000 queries a second, a CPU for each side, all answered.
 fn calm() -> Measurements {
     let n = 200_000;
     let side =

@@ -22,9 +22,9 @@ use std::sync::atomic::AtomicBool;
 use test_support::skip::skip;
 use wire::Rtype;
 
-/// Questions a second that are offered. Even a slow machine answers so many with an echo.
+/// Queries a second that are offered. Even a slow machine answers so many with an echo.
 const RATE: f64 = 10_000.0;
-/// A spin that leaves half of that: 200 µs a question are 5,000 a second.
+/// A spin that leaves half of that: 200 µs a query are 5,000 a second.
 const SPIN_NS: u64 = 200_000;
 
 /// Bytes of a slow server's buffer: what waits in a larger one is late, and has not died.
@@ -81,7 +81,7 @@ fn stopped(bench: &TestBench) -> RunResult {
 }
 
 /// A load whose process stands still for a while, with all its threads and timers; of so few
-/// questions that those it then owes fit into any ring.
+/// queries that those it then owes fit into any ring.
 fn stalled(bench: &TestBench) -> RunResult {
     let server = bench.start(&fine());
     let _stopper = bench::stop_us_for("0.06");
@@ -104,7 +104,7 @@ fn hogged(bench: &TestBench, side: Side) -> RunResult {
 }
 
 /// A server that is asked for half as much again as it answers, between two looks at an echo. It
-/// has 2 µs of work with each question, and questions are joined: else it may cost no more to
+/// has 2 µs of work with each query, and queries are joined: else it may cost no more to
 /// answer than to ask, and who asks is busy first.
 fn overloaded(bench: &TestBench) -> RunResult {
     let server = bench.start(&Spinner { spin_ns: 2_000, ..fine() });
@@ -119,7 +119,7 @@ fn overloaded(bench: &TestBench) -> RunResult {
 }
 
 /// A server whose sockets see nothing of what it answers. Asked by a closed loop, as an open one
-/// in which all is answered needs no balance; by few questions, as a generator that waits for when
+/// in which all is answered needs no balance; by few queries, as a generator that waits for when
 /// each is due is busy waiting.
 fn past_the_sockets(bench: &TestBench) -> RunResult {
     let when = LoadMode::Closed { outstanding: 16, rate_max: Some(RATE / 5.0) };

@@ -1,4 +1,4 @@
-//! io_uring: each socket has one receive that goes on for ever and fills buffers that the kernel
+//! io_uring: each socket has one receive that continues for ever and fills buffers that the kernel
 //! was lent; one call hands over a batch of queries, and brings what came meanwhile.
 
 mod buffer_ring;
@@ -39,7 +39,7 @@ struct Channel {
     socket: OwnedFd,
     /// How many sockets it has had: receives of earlier ones are no longer its own.
     turn: u32,
-    /// Whether its receive goes on.
+    /// Whether its receive continues.
     is_armed: bool,
 }
 

@@ -1,4 +1,4 @@
-//! AF_XDP: whole frames past the network stack, in rings that are shared with the kernel.
+//! AF_XDP: whole frames without the network stack, in rings that are shared with the kernel.
 //!
 //! A channel has a socket of the kernel's as well. It holds the channel's port, so that no other
 //! process on this host asks from there; and what the program does not let in comes by it: answers

@@ -1,4 +1,4 @@
-//! Captures that tcpdump made: times and questions are those that were sent.
+//! Captures that tcpdump made: times and queries are those that were sent.
 
 use test_support::spaces::{Spaces, within};
 use test_support::{skip, wait};

@@ -180,7 +180,7 @@ fn study_bundle() -> Bundle {
     Bundle::new(header(), runs, Body::Study(study))
 }
 
-/// The text with a value changed and the SHA-256 written anew, as a careful forger would.
+/// The text with a value changed and the SHA-256 written again, as a careful forger would.
 fn forged(text: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut value: Value = serde_json::from_str(text).unwrap();
     let before = value.clone();

@@ -136,7 +136,7 @@ impl<K: Kind> Stream<K> {
         }
         let page: Page<Raw<IgnoredAny>> =
             match self.get_small(IDENTITY, "list", Namespaces::RESOURCE).await {
-                // Who may not know goes on without.
+                // Who may not know continues without.
                 Err(failure) if failure.status() == Some(403) => return Ok(()),
                 page => page?,
             };

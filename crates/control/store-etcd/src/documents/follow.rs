@@ -53,7 +53,7 @@ pub struct SetFollower {
     pub content: Content,
     /// The revision of etcd of the last list; 0: it is not complete yet.
     pub listed_at: i64,
-    /// Everything is to be listed anew.
+    /// Everything is to be listed again.
     pub is_listed_anew: bool,
 }
 

@@ -207,8 +207,8 @@ fn server_that_restores_holds_off_others_by_a_short_lease() {
     node.put("a.example.org.", "192.0.2.1", Precondition::Anything).unwrap();
 }
 
-/// A member that is gone, stopped or without a quorum: answers and reads go on, and writes as soon
-/// as a majority is there.
+/// A member that is gone, stopped or without a quorum: answers and reads continue, and writes as
+/// soon as a majority is there.
 #[test]
 #[ignore = "slow: elections and timeouts"]
 fn lost_members_stop_only_writes_and_only_without_a_majority() {
@@ -425,7 +425,7 @@ fn reconnected_server_reads_only_what_it_missed() {
         eventually(|| nodes[0].put("a.example.org.", &address, Precondition::Anything).is_ok());
         eventually(|| nodes[1].revision() == nodes[0].revision());
     }
-    // A list of everything would begin the journal anew.
+    // A list of everything would begin the journal again.
     let begins = nodes.iter().map(|node| node.journal_begins("example.org."));
     let begins: Vec<_> = begins.collect();
     assert!(begins.iter().all(|begins| begins.0 == 0), "{begins:?}");

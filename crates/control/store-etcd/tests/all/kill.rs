@@ -66,7 +66,7 @@ fn killed_writer_leaves_whole_batches_and_nothing_staged() {
         let signal = |child: &Child, signal| {
             kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
         };
-        // One that was stopped goes on while another writes, and is then killed.
+        // One that was stopped continues while another writes, and is then killed.
         if let Some(mut other) = stopped.take() {
             signal(&other, Signal::CONT);
             thread::sleep(Duration::from_millis(fastrand::u64(..300)));

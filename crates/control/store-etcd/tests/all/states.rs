@@ -74,7 +74,7 @@ fn findings_reach_the_others_and_only_those_of_living_servers_count() {
     eventually(|| said(&of_dns, &target(1)).iter().all(|(_, state)| *state == up()));
     eventually(|| said(&of_dns, &target(2)).len() == 1);
     of_one.states().say(&target(2), None);
-    // The connection of before is broken.
+    // The connection from before is broken.
     let client = Operator::of(&etcd);
     eventually(|| client.count("/dunlin/states/") == 2);
 }
@@ -109,7 +109,7 @@ fn key_that_is_no_finding_is_named_and_harms_no_other() {
     client.put("/dunlin/states/other/web/192.0.2.1", r#"{"format":2}"#);
     let unusable = || of_prober.status().unusable;
     eventually(|| unusable().len() == 3);
-    // Its own key is written anew.
+    // Its own key is written again.
     of_prober.states().say(&target(1), Some(&down()));
     eventually(|| unusable().len() == 2 && said(&of_prober, &target(1)).len() == 1);
     let unusable = unusable().join("; ");

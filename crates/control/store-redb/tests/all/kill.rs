@@ -202,8 +202,8 @@ fn killed_store_opens_once_a_full_disk_has_room() {
     drop(store);
 }
 
-/// A small disk fills up: writes are refused with advice, reads go on, and writes work once there
-/// is room.
+/// A small disk fills up: writes are refused with advice, reads continue, and writes work once
+/// there is room.
 #[test]
 fn full_small_disk_keeps_serving() {
     let Some(folder) = SmallDisk::new("small", "48m") else { return };

@@ -84,7 +84,7 @@ fn store_of_50b22d4_opens_with_all_it_has_and_keeps_its_form() {
     assert_eq!((&*rules.check, &*rules.tiers, &*rules.comment), ("web", &[0, 1][..], "rack 7"));
     write(&service, SetValue { ttl: 60, ..old });
     drop((service, serving));
-    // The same files, in the same form: the older version can go on with them.
+    // The same files, in the same form: the older version can continue with them.
     let store = RedbStore::open(&folder, false).unwrap();
     assert_eq!(store.form(), Form::OLDEST);
     assert_eq!(journal(&store, "example.org.").last(), Some(&(10, None)));

@@ -380,7 +380,7 @@ fn rewritten_answer_has_no_signatures() {
 }
 
 /// A target that is written out grows with the name that it is called; and so little room may be
-/// beside a reply that it cannot be written anew.
+/// beside a reply that it cannot be written again.
 #[test]
 fn rewritten_answer_that_does_not_fit_is_truncated() {
     let long = format!("{}.example", ["a"; 100].join("."));
@@ -397,7 +397,7 @@ fn rewritten_answer_that_does_not_fit_is_truncated() {
         assert!(told.starts_with("NOERROR aa tc") && (1..12).contains(&count(&told)), "{told}");
         scene.room = 520;
         let told = scene.request("srv.short.example.", Rtype::SRV);
-        // There is little room to write it anew.
+        // There is little room to write it again.
         assert!(told.starts_with("NOERROR aa tc") && count(&told) < 12, "{told}");
     }
     (scene.opt, scene.room) = (opt(4096, 0, 0, &[]), 8192);

@@ -1,4 +1,4 @@
-//! A panic is injected at each step: what it costs, and that the thread goes on.
+//! A panic is injected at each step: what it costs, and that the thread continues.
 use super::*;
 use crate::{
     AccessList, DebtTable, FIRST_TYPE, Forwarding, OnPanic, OwnQuery, PROBE_ANSWERS, RateLimit,

@@ -33,7 +33,7 @@ pub(super) fn changing<T>(change: impl FnOnce() -> T) -> T {
 }
 
 /// Runs code with a part that was taken out of the client; `restore` puts it back, also before a
-/// panic goes on.
+/// panic continues.
 pub(super) fn restoring<C, P>(
     client: &mut C,
     mut part: P,

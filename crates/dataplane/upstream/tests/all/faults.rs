@@ -149,7 +149,7 @@ fn stale_answer_is_given_after_a_wait() {
     assert_eq!(scene.ask_one("www.example.net."), answered(1));
     scene.later += Duration::from_millis(2_100);
     assert_eq!(scene.ask_one("www.example.net."), Got(0, 1, Some(3)));
-    // The question goes on, in vain.
+    // The question continues, in vain.
     scene.query(&["other.example.net."], wait::deadline());
     let mut scene = scene.standing();
     assert_eq!(scene.ask_one("www.example.net."), Got(0, 1, Some(3)), "nothing is waited for");

@@ -18,7 +18,7 @@ const LIFETIMES: TtlLimits = TtlLimits { ttl_min: 0, ttl_max: 86_400, negative_t
 /// Seconds that an answer is given after its end.
 const STALE_MAX: u32 = 86_400;
 const CLIENT: &str = "192.0.2.9:5353";
-/// How far time goes on while nothing happens.
+/// How far time continues while nothing happens.
 const STEP: Duration = Duration::from_millis(5);
 /// After which no answer is expected any more.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -213,7 +213,7 @@ impl ConnectionStage {
         self.server.say(text);
     }
 
-    /// So many seconds pass, and what is under way goes on.
+    /// So many seconds pass, and what is under way continues.
     pub fn pass(&mut self, seconds: f64) {
         let end = self.now + Duration::from_secs_f64(seconds);
         let busy_end = end.min(self.now + AFTERWARDS);
@@ -256,7 +256,7 @@ impl ConnectionStage {
         reported
     }
 
-    /// The server's turn, and the asker's; time goes on where neither had anything to do.
+    /// The server's turn, and the asker's; time continues where neither had anything to do.
     fn turn(&mut self, got: &mut Vec<String>) {
         let served = self.server.turn(self.now);
         let Self { image, rules, scratch, upstream_client, now, .. } = self;

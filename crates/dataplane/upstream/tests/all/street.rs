@@ -104,7 +104,7 @@ impl Street {
         }
     }
 
-    /// Their time goes on.
+    /// Their time continues.
     pub fn go_on(&mut self) {
         self.scenes.iter_mut().for_each(|scene| scene.stands_at = None);
     }

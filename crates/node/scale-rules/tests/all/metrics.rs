@@ -74,7 +74,7 @@ fn demand_is_the_sum_of_rates() {
     assert_eq!((demand.qps, demand.dropped, demand.p99_ms), (1_000.0, 0.01, Some(1.0)));
 }
 
-/// A replica that begins anew keeps its last rate; one that has just come counts as nothing; most
+/// A replica that starts again keeps its last rate; one that has just come counts as nothing; most
 /// must be known.
 #[test]
 fn resets_newcomers_and_silent_replicas_are_told_apart() {

@@ -265,7 +265,7 @@ async fn follow(
                     table.change(node.metadata.name, None);
                 }
                 Some(Ok(WatchEvent::Bookmark(mark))) => version = mark.metadata.resource_version,
-                // The version is too old: list anew, without a pause.
+                // The version is too old: list again, without a pause.
                 Some(Ok(WatchEvent::Error(status))) if status.code == 410 => return Ok(()),
                 Some(Ok(WatchEvent::Error(status))) => {
                     return Err(ApiError::Other(format!("{what}: {}", status.message)));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use test_support::folder::Folder;
 
 /// What a load comes to that is as in a comparison, but of this host, where an answer is the
-/// question with what `change` makes of it.
+/// query with what `change` makes of it.
 fn asked(test: &str, change: fn(&mut Vec<u8>)) -> (Result<()>, QueryCounts) {
     let folder = Folder::new(test);
     let zone = folder.join("zone");
@@ -44,7 +44,7 @@ fn asked(test: &str, change: fn(&mut Vec<u8>)) -> (Result<()>, QueryCounts) {
     let server = std::thread::spawn(move || {
         let mut room = [0; 512];
         while let Ok((len, from)) = socket.recv_from(&mut room) {
-            // Header and question; what is behind it in the query is EDNS.
+            // Header and question; the query has EDNS after them.
             let mut answer = room[..len.min(12 + 12 + 4)].to_vec();
             answer[2] |= 0x80;
             answer[6..12].fill(0);

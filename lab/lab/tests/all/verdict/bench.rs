@@ -165,7 +165,7 @@ impl Drop for TestBench {
     }
 }
 
-/// One question in its own time.
+/// One query in its own time.
 fn answers() -> bool {
     let ask = || {
         let socket = UdpSocket::bind("0.0.0.0:0").map_err(|e| e.to_string())?;
@@ -228,7 +228,8 @@ impl Drop for Cleanup {
     }
 }
 
-/// Stops this process, half a second from now, for so many seconds: by another one, which goes on.
+/// Stops this process, half a second from now, for so many seconds: by another one, which
+/// continues.
 pub fn stop_us_for(seconds: &str) -> Running {
     let id = std::process::id();
     let steps = format!("sleep 0.5; kill -STOP {id}; sleep {seconds}; kill -CONT {id}");

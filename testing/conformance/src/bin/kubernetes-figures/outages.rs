@@ -26,7 +26,7 @@ pub fn measure(cluster: &mut Cluster, server: &Server, verdict: &mut Verdict) ->
     cluster.start_part(Part::ApiServer)?;
     converge(cluster, server, "killed and started", verdict)?;
 
-    // The history that the streams would go on from is gone: all is listed again.
+    // The history that the streams would continue from is gone: all is listed again.
     cluster.kill(Part::ApiServer);
     cluster.start_part(Part::ApiServer)?;
     cluster.compact();

@@ -135,7 +135,7 @@ fn a_restart_holds_a_half_file_and_serves_the_copy() {
     assert_eq!(fixture.state(0), (ZoneState::Current, Some(2), 0));
 }
 
-/// A file that was made anew in place is another file, and was not renamed.
+/// A file that was made again in place is another file, and was not renamed.
 #[test]
 fn a_restart_goes_on_holding_what_was_held_before() {
     let fixture = start("hold-anew");

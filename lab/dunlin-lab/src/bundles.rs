@@ -38,7 +38,7 @@ pub fn header(title: &str, data: Vec<String>, seed: u64) -> Result<Header, Strin
 ///
 /// # Errors
 /// The machine cannot be read.
-pub fn note_changes(header: &mut Header) -> Result<(), String> {
+pub fn list_changes(header: &mut Header) -> Result<(), String> {
     let after = Manifest::take(&Machine::this(), &ManifestOptions::default(), software())?;
     let changed = diff(&header.manifest, &after);
     let matters = changed.iter().filter(|change| change.matters);

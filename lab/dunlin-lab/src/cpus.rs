@@ -4,7 +4,7 @@ mod steps;
 mod work;
 
 use crate::bench::beside;
-use crate::bundles::{header, note_changes, write};
+use crate::bundles::{header, list_changes, write};
 use crate::compare::{Bar, LOCK, alone};
 use crate::signals::stop_when_interrupted;
 use clap::{Args, ValueEnum};
@@ -290,7 +290,7 @@ pub fn run(command: &Cpus) -> Result<ExitCode, Box<dyn Error>> {
     let steps = done?;
     header.remarks.push(format!("{repeats} runs of each setting, {seconds} s each"));
     header.remarks.extend(steps::limits(cpus, &header.manifest.cpu));
-    note_changes(&mut header)?;
+    list_changes(&mut header)?;
     let all = CpuExperiments::new(command.quick, cpus, steps, &runs)?;
     for finding in &all.findings {
         println!("{}: {}\n  {}", finding.outcome.words(), finding.claim, finding.because);

@@ -4,7 +4,7 @@ mod isc;
 mod kdns;
 
 use crate::bench::{Bench, beside};
-use crate::bundles::{header, note_changes, write};
+use crate::bundles::{header, list_changes, write};
 use crate::compare::Bar;
 use crate::load::seconds;
 use crate::signals::stop_when_interrupted;
@@ -319,7 +319,7 @@ pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
         ));
     }
     header.remarks.extend(remarks);
-    note_changes(&mut header)?;
+    list_changes(&mut header)?;
     let count = cpus.as_slice().len();
     let study = Study::new(command.study, command.quick, count, steps, &runs)?;
     for finding in &study.findings {

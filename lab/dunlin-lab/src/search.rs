@@ -2,7 +2,7 @@
 mod event;
 mod soak;
 
-use crate::bundles::{header, note_changes, write};
+use crate::bundles::{header, list_changes, write};
 use crate::compare::{Bar, digest};
 use crate::load::{Target, seconds};
 use crate::signals::stop_when_interrupted;
@@ -263,7 +263,7 @@ fn run_once(
     }
     let results = search.results.clone();
     if let Some(path) = bundle {
-        note_changes(&mut header)?;
+        list_changes(&mut header)?;
         write(path, header, runs, Body::Search(Box::new(search)))?;
     }
     Ok(results)

@@ -4,7 +4,7 @@ pub mod journal;
 pub mod plan;
 
 use crate::bench::{Bench, EchoProcess, Spread, address, closed_loop};
-use crate::bundles::{header, note_changes, write};
+use crate::bundles::{header, list_changes, write};
 use crate::compare::{Bar, digest};
 use crate::load::{Queries, seconds};
 use crate::signals::stop_when_interrupted;
@@ -341,7 +341,7 @@ pub fn run(command: &Sweep) -> Result<ExitCode, Box<dyn Error>> {
     }
     stop_when_interrupted(stop.clone())?;
     command.rounds(&points, &mut journal, &mut entries, &stop)?;
-    note_changes(&mut header)?;
+    list_changes(&mut header)?;
     let scale = Sweep::scale(&points);
     let why = entries.iter().filter_map(|entry| entry.costs.as_ref()?.as_ref().err());
     header.remarks.extend(why.take(1).map(|why| format!("Costs are not known: {why}")));

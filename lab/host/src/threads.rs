@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_threads_are_told_apart_from_processes_with_their_name() {
+    fn kernel_threads_are_distinguished_from_processes_with_their_name() {
         let proc = std::env::temp_dir().join(format!("threads-{}", std::process::id()));
         for (pid, name, parent) in [
             (12, "napi/eth0-8194", 2),

@@ -11,7 +11,7 @@ use wire::{HEADER_LEN, Name, Rtype, skip_name};
 /// Bytes by which a file is known.
 const MAGIC: usize = 4;
 /// A captured query: its time in nanoseconds since 1970, its name, its type.
-pub(crate) type Seen<'t> = &'t mut dyn FnMut(u64, Name<'_>, Rtype) -> Result<(), String>;
+pub(crate) type QueryVisitor<'t> = &'t mut dyn FnMut(u64, Name<'_>, Rtype) -> Result<(), String>;
 
 /// How numbers of a file are written, and how long the units of its times are.
 #[derive(Clone, Copy, Debug)]
@@ -67,12 +67,12 @@ pub(crate) fn is_capture(path: &Path) -> Result<bool, String> {
 ///
 /// # Errors
 /// The file cannot be read or is damaged, with the number of the packet; what `seen` says.
-pub(crate) fn read(path: &Path, seen: Seen<'_>) -> Result<(), String> {
+pub(crate) fn read(path: &Path, seen: QueryVisitor<'_>) -> Result<(), String> {
     let file = std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     queries(BufReader::new(file), seen).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-fn queries(mut file: impl Read, seen: Seen<'_>) -> Result<(), String> {
+fn queries(mut file: impl Read, seen: QueryVisitor<'_>) -> Result<(), String> {
     let mut head = [0; 24];
     file.read_exact(&mut head).map_err(|_| "it ends within its header".to_owned())?;
     let [a, b, c, d, ..] = head;

@@ -22,7 +22,7 @@ pub const RING_BUFFER_BYTES: usize = 4_096;
 /// when a program comes to it.
 pub const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked for meanwhile.
-pub const NEIGHBOUR_LOOK: Duration = Duration::from_millis(5);
+pub const NEIGHBOUR_READ_INTERVAL: Duration = Duration::from_millis(5);
 /// The longest that a thread sleeps while its device is to be asked to go on sending, in
 /// nanoseconds.
 pub const STUCK_NAP_NS: u64 = 20_000;

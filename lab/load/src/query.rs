@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn question_identity_ignores_case() {
+    fn query_identity_ignores_case() {
         let asked = identity(&question("svc-1.ns-1.svc.cluster.local", Rtype::A));
         assert_eq!(asked, identity(&question("SVC-1.ns-1.svc.Cluster.local", Rtype::A)));
         for (other, rtype) in [

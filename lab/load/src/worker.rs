@@ -355,11 +355,11 @@ impl<'a, W: Transport> Worker<'a, W> {
         self.batch.clear();
         match self.source {
             Source::Lookups(_) => self.gather_lookups(now),
-            Source::Questions(_) => self.gather_questions(now),
+            Source::Questions(_) => self.collect_queries(now),
         }
     }
 
-    fn gather_questions(&mut self, now: u64) {
+    fn collect_queries(&mut self, now: u64) {
         let most = self.room().min(self.batch_max());
         if most == 0 || !self.is_due(now) {
             return;

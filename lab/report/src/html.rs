@@ -9,7 +9,7 @@ use crate::Result;
 use crate::bundle::{Body, Bundle, SearchRecord};
 use crate::charts::{self, Data};
 use crate::cpus::{COLUMNS, CpuExperiments, rows};
-use crate::study::{STEP_COLUMNS, Study, noise, step_note, step_rows};
+use crate::study::{STEP_COLUMNS, Study, noise, step_comment, step_rows};
 use crate::svg::{escape, short};
 use crate::sweep::Sweep;
 
@@ -208,7 +208,7 @@ fn write_study(page: &mut Page, study: &Study, bundle: &Bundle) {
     let mut findings = Data::new("Findings of the original", &["finding", "here", "because"]);
     study.findings.iter().for_each(|finding| findings.row(finding.row()));
     let noise = list(&noise(study, &bundle.runs));
-    let note = escape(&step_note(&bundle.runs));
+    let note = escape(&step_comment(&bundle.runs));
     section(page, "Findings", &format!("{}{noise}<p>{note}</p>\n", findings.table()));
     let mut original = Data::new("The original", &["item", "as published"]);
     charts::flatten("", &study.original, &mut |name, value| {

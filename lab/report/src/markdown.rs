@@ -8,7 +8,7 @@ use lab::verdict::thousands;
 use crate::bundle::{Body, Bundle, SearchRecord};
 use crate::charts::{cpu_plot, settings};
 use crate::cpus::{COLUMNS, CpuExperiments, CpuStep, rows};
-use crate::study::{STEP_COLUMNS, Study, noise, step_note, step_rows};
+use crate::study::{STEP_COLUMNS, Study, noise, step_comment, step_rows};
 use crate::sweep::Sweep;
 
 /// The page of a bundle. Every figure on it follows from the bundle.
@@ -121,7 +121,7 @@ fn write_study(page: &mut String, study: &Study, bundle: &Bundle) {
     table(page, &["finding of the original", "here", "because"], &findings);
     page.push('\n');
     noise(study, &bundle.runs).iter().for_each(|line| page.push_str(&format!("* {line}\n")));
-    let _ = writeln!(page, "\n{}", step_note(&bundle.runs));
+    let _ = writeln!(page, "\n{}", step_comment(&bundle.runs));
     for (number, step) in study.steps.iter().enumerate() {
         let _ = writeln!(page, "\n## Step {}: {}\n", number + 1, step.title);
         let _ = writeln!(page, "The original: {}\n", step.original);

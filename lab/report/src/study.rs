@@ -13,7 +13,7 @@ mod findings;
 mod kdns;
 mod page;
 
-pub use page::{STEP_COLUMNS, noise, step_note, step_rows};
+pub use page::{STEP_COLUMNS, noise, step_comment, step_rows};
 
 /// A study that can be reproduced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

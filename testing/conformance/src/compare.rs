@@ -121,7 +121,7 @@ pub fn compare(
 /// True when all peers agree. About a section they do only where they agree in the RCODE too, and
 /// none of them was cut: a FORMERR is no witness that an answer is empty.
 fn stands_alone(aspect: Aspect, peers: &[(Software, Said)]) -> bool {
-    let alike = |aspect| peers.windows(2).all(|pair| said_alike(aspect, &pair[0].1, &pair[1].1));
+    let alike = |aspect| peers.windows(2).all(|pair| reply_alike(aspect, &pair[0].1, &pair[1].1));
     let whole = || alike(Aspect::Rcode) && !peers.iter().any(|(_, said)| is_cut(said));
     peers.len() > 1 && alike(aspect) && (!is_section(aspect) || whole())
 }
@@ -134,7 +134,7 @@ fn is_cut(said: &Said) -> bool {
     said.as_ref().is_some_and(|reply| reply.tc)
 }
 
-fn said_alike(aspect: Aspect, a: &Said, b: &Said) -> bool {
+fn reply_alike(aspect: Aspect, a: &Said, b: &Said) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => aspect == Aspect::Silence || agree(aspect, a, b),
         (None, None) => true,
@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn truncated_reply_is_held_against_the_whole_one() {
+    fn truncated_reply_is_compared_with_the_complete_one() {
         let record = |owner: &str, last: u8| Record {
             owner: name(owner),
             rtype: Rtype::A,

@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_say_what_a_question_is_about() {
+    fn tags_describe_the_query() {
         let mut cluster = Generated::default();
         cluster.services.insert("web.shop.svc.cluster.local".into(), Shape::ClusterIp);
         let tags = |text| cluster.tags(&Question::new(name(text), Rtype::A));

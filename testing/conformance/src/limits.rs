@@ -42,6 +42,6 @@ pub const LINK_TURN: Duration = Duration::from_millis(20);
 /// Datagrams that a link takes from one side before it looks at the other.
 pub const LINK_TAKEN_MAX: usize = 64;
 /// Questions that a link notes.
-pub const LINK_SEEN_MAX: usize = 1_000_000;
+pub const LINK_RECORDED_MAX: usize = 1_000_000;
 /// What a client of other servers' names waits for its answer.
 pub const STEADY_TIMEOUT: Duration = Duration::from_secs(8);

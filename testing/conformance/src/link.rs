@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::Result;
-use crate::limits::{LINK_SEEN_MAX, LINK_TAKEN_MAX, LINK_TURN};
+use crate::limits::{LINK_RECORDED_MAX, LINK_TAKEN_MAX, LINK_TURN};
 use crate::ports::free_address;
 use crate::random::Random;
 
@@ -235,7 +235,7 @@ impl Inner {
     fn note(&self, port: u16, question: &[u8]) {
         let mut seen = self.seen.lock().expect("no thread of a link panics");
         if let Some(seen) = seen.as_mut()
-            && seen.len() < LINK_SEEN_MAX
+            && seen.len() < LINK_RECORDED_MAX
         {
             let id = u16::from_be_bytes([question[0], question[1]]);
             let name = question[12..question_end(question) - 4].to_vec();

@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_in_above_below_and_beside() {
+    fn queries_are_in_above_below_and_outside() {
         let world = world();
         let mut maker = Maker::new(&world, 1);
         let names: Vec<_> = (0..1000).map(|_| maker.question().name).collect();

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_seen() {
+    fn faults_are_detected() {
         let address: (u16, &[u8]) = (1, &[192, 0, 2, 1]);
         let fault = |bytes: &[u8]| Reply::read(bytes).faults.join("; ");
         assert_eq!(fault(&reply(&[address], &[])), "");

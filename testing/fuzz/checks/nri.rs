@@ -14,7 +14,7 @@ const RESPONSE: u8 = 2;
 
 /// What came of the bytes.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct Outcome {
     /// The requests, in order, and why it ended.
     requests: Vec<String>,
     end: String,
@@ -35,7 +35,7 @@ pub fn check(bytes: &[u8]) {
     assert_eq!(run(sent, length), whole);
 }
 
-fn run(sent: &[u8], length: usize) -> Seen {
+fn run(sent: &[u8], length: usize) -> Outcome {
     // Each packet is one read, so the cuts stay where they are.
     let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None);
     let (ours, theirs) = pair.expect("a pair of sockets");
@@ -66,7 +66,7 @@ fn run(sent: &[u8], length: usize) -> Seen {
     assert!(requests.len() <= CONTAINERS_MAX);
     // While the plugin lives: a socket that closes with unread bytes takes its replies with it.
     runtime.set_nonblocking(true).expect("a socket");
-    Seen { requests, end, replies: replies(&mut runtime) }
+    Outcome { requests, end, replies: replies(&mut runtime) }
 }
 
 /// The heads of the replies, after the registration.

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_wait_says_what_was_awaited_and_what_was_seen_last() {
+    fn failed_wait_reports_the_condition_and_the_last_value() {
         let mut seen = 0;
         let deadline = Duration::from_millis(20);
         let why = within(deadline, "a tenth server", || {

@@ -7,7 +7,7 @@
 //! the current map.
 use crate::counters::{AnswerCounts, type_index};
 use crate::finish::{PlainOpt, put_header};
-use crate::forwarded_response::CacheNote;
+use crate::forwarded_response::CacheFacts;
 use crate::reply_room::OPT_LEN;
 use crate::resolver::{CacheLookup, Resolver, is_due};
 use crate::rrl::{RrlClass, RrlContent, RrlReply};
@@ -130,7 +130,7 @@ impl CachePath {
     ) -> Option<Rcode> {
         inject_panic("cache", || fast_parse.padded());
         let found = resolver.find(&candidate.key(fast_parse, packet))?;
-        let (note, records_at) = CacheNote::read(found.message, candidate.name_len.into())?;
+        let (note, records_at) = CacheFacts::read(found.message, candidate.name_len.into())?;
         let records = found.message.get(records_at..)?;
         let question_end = candidate.question_end();
         let records_end = question_end + records.len();

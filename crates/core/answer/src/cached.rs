@@ -1,5 +1,5 @@
 //! Reads cached messages, for commands that show or flush the cache.
-use crate::forwarded_response::CacheNote;
+use crate::forwarded_response::CacheFacts;
 use wire::{Name, Rcode, Records, Rtype};
 
 /// A summary of a cached message.
@@ -23,15 +23,15 @@ impl CachedSummary {
 /// Summarizes a message of [`relay`](crate::relay()) whose name has `name_len` bytes; `None` if it
 /// is malformed.
 pub fn summary(message: &[u8], name_len: usize) -> Option<CachedSummary> {
-    let (note, _) = CacheNote::read(message, name_len)?;
-    let CacheNote { rcode, answers, unfinished: is_unfinished, .. } = note;
+    let (note, _) = CacheFacts::read(message, name_len)?;
+    let CacheFacts { rcode, answers, unfinished: is_unfinished, .. } = note;
     Some(CachedSummary { rcode, answers, is_unfinished })
 }
 
 /// Whether a cached message may be served after its lifetime. A failure may not, and no record that
 /// may not be cached (RFC 8767 §6), such as an alias that was kept while its target was queried.
 pub fn may_be_stale(message: &[u8], name_len: usize) -> bool {
-    let Some((note, records_at)) = CacheNote::read(message, name_len) else { return false };
+    let Some((note, records_at)) = CacheFacts::read(message, name_len) else { return false };
     let mut answers = Records::new(message, records_at, note.answers.into());
     note.rcode != Rcode::ServFail && answers.all(|record| record.is_ok_and(|record| record.ttl > 0))
 }
@@ -42,7 +42,7 @@ pub fn mentions_name(
     name_len: usize,
     mut is_it: impl FnMut(Name<'_>) -> bool,
 ) -> bool {
-    let Some((note, records_at)) = CacheNote::read(message, name_len) else { return false };
+    let Some((note, records_at)) = CacheFacts::read(message, name_len) else { return false };
     let mut answers = Records::new(message, records_at, note.answers.into());
     answers.any(|record| {
         record.and_then(|record| record.owner()).is_ok_and(|owner| is_it(owner.as_name()))
@@ -55,7 +55,7 @@ pub fn leads_to_name(
     name_len: usize,
     mut is_it: impl FnMut(Name<'_>) -> bool,
 ) -> bool {
-    let Some((note, records_at)) = CacheNote::read(message, name_len) else { return false };
+    let Some((note, records_at)) = CacheFacts::read(message, name_len) else { return false };
     let answers = Records::new(message, records_at, note.answers.into());
     let mut aliases = answers.flatten().filter(|record| record.rtype == Rtype::CNAME);
     aliases.any(|record| {

@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_young_cookie_is_kept_an_old_one_replaced() {
+    fn young_cookie_is_reused_and_old_one_replaced() {
         let mut memo = CookieMemo::new();
         let mut sent = |when| reply_cookie(&mut memo, &SERVER, when);
         for _ in 0..2 {

@@ -1,7 +1,7 @@
 //! Reduces the response of an upstream server to what answers the query, in a form for the cache.
 //!
 //! The cached message has a special form. Header and question have the same length as in the query,
-//! so that pointers into the question's name stay valid in every reply. A [`CacheNote`] replaces
+//! so that pointers into the question's name stay valid in every reply. A [`CacheFacts`] replaces
 //! type and class.
 use crate::limits::{ALIASES_MAX, RELAYED_DATA_MAX};
 use cache::CacheKey;
@@ -57,7 +57,7 @@ pub struct ForwardedRecords {
 
 /// The facts about a cached message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CacheNote {
+pub(crate) struct CacheFacts {
     pub(crate) rcode: Rcode,
     /// Whether the server set AD.
     pub(crate) authentic: bool,
@@ -67,7 +67,7 @@ pub(crate) struct CacheNote {
     pub(crate) authorities: u16,
 }
 
-impl CacheNote {
+impl CacheFacts {
     /// Reads the note behind a name of `name_len` bytes; also returns the offset of the records.
     #[inline]
     pub(crate) fn read(message: &[u8], name_len: usize) -> Option<(Self, usize)> {
@@ -124,7 +124,7 @@ pub fn relay(
     let front = buf.get_mut(..records_at).ok_or(Malformed)?;
     front.fill(0);
     front[HEADER_LEN..value_at].copy_from_slice(key.name);
-    let note = CacheNote {
+    let note = CacheFacts {
         rcode: match header[3] & 0xf {
             3 => Rcode::NxDomain,
             6 => Rcode::YxDomain,
@@ -175,21 +175,21 @@ pub fn failure(key: &CacheKey<'_>, buf: &mut [u8; FAILURE_LEN_MAX]) -> Forwarded
     let value_at = HEADER_LEN + key.name.len();
     buf[HEADER_LEN..value_at].copy_from_slice(key.name);
     let (rcode, authentic, unfinished) = (Rcode::ServFail, false, false);
-    CacheNote { rcode, authentic, unfinished, answers: 0, authorities: 0 }.write(buf, value_at);
+    CacheFacts { rcode, authentic, unfinished, answers: 0, authorities: 0 }.write(buf, value_at);
     let (len, is_name_error, is_unfinished) = (value_at + NOTE_LEN, false, false);
     ForwardedRecords { len, value_at, ttl: 0, is_name_error, is_unfinished }
 }
 
 /// Whether a cached message is a failure.
 pub fn is_failure(message: &[u8], name_len: usize) -> bool {
-    CacheNote::read(message, name_len).is_some_and(|(note, _)| note.rcode == Rcode::ServFail)
+    CacheFacts::read(message, name_len).is_some_and(|(note, _)| note.rcode == Rcode::ServFail)
 }
 
 /// The state of [`relay`].
 struct RecordCollector<'t, 'b> {
     key: &'t CacheKey<'t>,
     suffix: Name<'t>,
-    note: CacheNote,
+    note: CacheFacts,
     ttl: u32,
     out: Composer<'b>,
 }
@@ -209,7 +209,7 @@ impl RecordCollector<'_, '_> {
                 break;
             };
             if !alias.as_name().is_within(self.suffix) {
-                let CacheNote { rcode, authentic, unfinished, .. } = &mut self.note;
+                let CacheFacts { rcode, authentic, unfinished, .. } = &mut self.note;
                 (*rcode, *authentic, *unfinished) = (Rcode::NoError, false, true);
                 break;
             }

@@ -1,6 +1,6 @@
 //! Forwarded names: the interface to the cache and the upstream client, and answers from the cache.
 use crate::ede::Ede;
-use crate::forwarded_response::{CacheNote, NOTE_LEN, covered};
+use crate::forwarded_response::{CacheFacts, NOTE_LEN, covered};
 use crate::limits::{
     ALIASES_MAX, ANY_TYPES_MAX, RELAYED_DATA_MAX, RENEWED_SHARE, RENEWED_USES, STALE_TTL,
 };
@@ -165,7 +165,8 @@ fn put(
     (first, leaves_group, is_cut): (bool, BailiwickTest<'_>, &mut bool),
     reply: &mut ReplyWriter<'_>,
 ) -> Result<Option<NameBuf>, Malformed> {
-    let (mut note, records_at) = CacheNote::read(found.message, key.name.len()).ok_or(Malformed)?;
+    let (mut note, records_at) =
+        CacheFacts::read(found.message, key.name.len()).ok_or(Malformed)?;
     let chain = ForwardedChain::cut(found.message, records_at, &note, key, leaves_group)?;
     if chain.is_some() {
         (note.rcode, note.authentic) = (Rcode::NoError, false);
@@ -277,7 +278,7 @@ impl ForwardedChain {
     fn cut(
         message: &[u8],
         records_at: usize,
-        note: &CacheNote,
+        note: &CacheFacts,
         key: &CacheKey<'_>,
         leaves_group: BailiwickTest<'_>,
     ) -> Result<Option<Self>, Malformed> {
@@ -323,7 +324,7 @@ impl ForwardedChain {
 fn smallest(
     message: &[u8],
     records_at: usize,
-    note: &CacheNote,
+    note: &CacheFacts,
 ) -> Result<Option<Rtype>, Malformed> {
     let mut sizes = [(Rtype(0), 0); ANY_TYPES_MAX];
     let mut len = 0;
@@ -350,7 +351,7 @@ type RecordFilter<'k> = &'k dyn Fn(bool, &Record<'_>) -> Result<bool, Malformed>
 fn put_each(
     message: &[u8],
     records_at: usize,
-    (note, keeps): (&CacheNote, RecordFilter<'_>),
+    (note, keeps): (&CacheFacts, RecordFilter<'_>),
     ttl: impl Fn(u32) -> u32,
     reply: &mut ReplyWriter<'_>,
 ) -> Result<Option<[u16; 2]>, Malformed> {
@@ -378,7 +379,7 @@ fn put_each(
 fn put_part(
     message: &[u8],
     records_at: usize,
-    note: &CacheNote,
+    note: &CacheFacts,
     ttl: impl Fn(u32) -> u32,
     reply: &mut ReplyWriter<'_>,
 ) -> Result<(), Malformed> {

@@ -209,7 +209,7 @@ impl<'w> Responder<'_, '_, 'w> {
             if !matches!(disposition, Disposition::Fast(_)) || fast_parse.cookie().is_empty() {
                 continue;
             }
-            let known = fast_parse.whole_cookie().filter(|cookie| {
+            let known = fast_parse.complete_cookie().filter(|cookie| {
                 self.cookies.has(secret, self.now, packet.context.client.ip(), cookie)
             });
             match known {

@@ -62,12 +62,12 @@ impl Compatibility {
         now < self.lower_until
     }
 
-    pub(crate) fn note_missing_edns(&mut self, now: u64) {
+    pub(crate) fn record_missing_edns(&mut self, now: u64) {
         self.edns_off_until = now + COMPATIBILITY_MICROS;
     }
 
     /// It answered a question with letters in random case.
-    pub(crate) fn note_case_kept(&mut self, now: u64) {
+    pub(crate) fn record_case_preserved(&mut self, now: u64) {
         (self.case_losses, self.case_checks, self.has_case_fault) = (0, 0, false);
         self.case_kept_until = now + COMPATIBILITY_MICROS;
     }
@@ -75,7 +75,7 @@ impl Compatibility {
     /// It answered the question in lower case that it did not answer otherwise. One such answer may
     /// be the work of an attacker, if the server kept the case before; or chance, if it denied the
     /// name, which may be new, or was silent.
-    pub(crate) fn note_case_lost(&mut self, doubt: CaseDoubt, now: u64) {
+    pub(crate) fn record_case_changed(&mut self, doubt: CaseDoubt, now: u64) {
         self.case_losses += match doubt {
             _ if self.keeps_case(now) => 1,
             CaseDoubt::Question => CASE_LOSSES_MAX,

@@ -219,7 +219,7 @@ impl Forwarder<'_> {
                 self.give_up(number, &sent);
             }
             if sent.is_waited {
-                self.state.upstreams[usize::from(sent.upstream)].note_query_end();
+                self.state.upstreams[usize::from(sent.upstream)].record_query_end();
             }
         }
         let state = &mut *self.state;

@@ -124,7 +124,7 @@ pub(crate) fn read(query: &PendingQuery, sent: &Attempt, message: &[u8]) -> Pars
     }
     let lower = question(name, query.kind, CaseMask::LOWER);
     match read_any(message) {
-        _ if !is_same_question(lower, own, name.len()) => ParsedResponse::Other,
+        _ if !has_same_query(lower, own, name.len()) => ParsedResponse::Other,
         // The case of a question in lower case protects nothing.
         said if sent.casing == CaseMask::LOWER => said,
         ParsedResponse::Other => ParsedResponse::Other,
@@ -133,7 +133,7 @@ pub(crate) fn read(query: &PendingQuery, sent: &Attempt, message: &[u8]) -> Pars
 }
 
 /// Whether a question is the expected one, in any case. Type and class have no case.
-fn is_same_question(lower: impl Iterator<Item = u8>, own: &[u8], name_len: usize) -> bool {
+fn has_same_query(lower: impl Iterator<Item = u8>, own: &[u8], name_len: usize) -> bool {
     own.len() == name_len + 4
         && lower.zip(own).enumerate().all(|(at, (expected, byte))| match at < name_len {
             true => expected == byte.to_ascii_lowercase(),
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_says_what_is_asked_and_what_fits() {
+    fn query_has_the_name_type_and_payload_size() {
         let (query, sent) = asked();
         let mut buf = [0; QUESTION_LEN_MAX];
         let len = compose(&query, &sent, UpstreamTransport::Datagrams, &mut buf);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_question_fits() {
+    fn longest_query_fits() {
         let mut name = [b'x'; 255];
         for start in [0, 64, 128, 192] {
             name[start] = 63;

@@ -49,7 +49,7 @@ impl Forwarder<'_> {
 
     /// A reply has the question in another case. It may be forged, so the query waits for another
     /// one for a moment, and is then sent again.
-    pub(crate) fn doubt_question(&mut self, (number, attempt): (u16, usize), now: u64) {
+    pub(crate) fn suspect_case(&mut self, (number, attempt): (u16, usize), now: u64) {
         let sent = &mut self.queries[usize::from(number)].tries[attempt];
         if sent.doubt.is_some() {
             return;
@@ -95,7 +95,7 @@ impl Forwarder<'_> {
     }
 
     /// Draws conclusions about the server from an answer with this code.
-    pub(crate) fn note_compatibility(
+    pub(crate) fn record_compatibility(
         &mut self,
         (number, attempt): (u16, usize),
         code: u8,
@@ -106,24 +106,24 @@ impl Forwarder<'_> {
         let known = &mut self.state.upstreams[usize::from(sent.upstream)].compatibility;
         let was_misunderstood = query.tries_of(sent.upstream).any(|tried| tried.is_misunderstood);
         if !sent.has_edns && was_misunderstood {
-            known.note_missing_edns(now);
+            known.record_missing_edns(now);
         }
         if query.is_mixed(&sent) {
             if !is_denial(code) {
-                known.note_case_kept(now);
+                known.record_case_preserved(now);
             }
             return;
         }
         match query.case_doubt(sent.upstream) {
             // It says the same of the name in lower case.
             Some(CaseDoubt::Denial) if is_denial(code) => {}
-            Some(doubt) => known.note_case_lost(doubt, now),
+            Some(doubt) => known.record_case_changed(doubt, now),
             None => {}
         }
     }
 
     /// A try has ended without a reply.
-    pub(crate) fn note_lost_try(&mut self, sent: &Attempt, now: u64) {
+    pub(crate) fn record_lost_try(&mut self, sent: &Attempt, now: u64) {
         if sent.is_case_retry && sent.is_opening {
             let server = &mut self.state.upstreams[usize::from(sent.upstream)];
             server.compatibility.put_off_case_checks(now);

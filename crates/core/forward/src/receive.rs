@@ -58,7 +58,7 @@ impl Forwarder<'_> {
             return self.mismatch(upstream);
         }
         if said == ParsedResponse::OtherCase {
-            self.doubt_question((number as u16, attempt), now);
+            self.suspect_case((number as u16, attempt), now);
             return self.mismatch(upstream);
         }
         let was_waited = core::mem::replace(&mut query.tries[attempt].is_waited, false);
@@ -66,7 +66,7 @@ impl Forwarder<'_> {
         self.state.ids[usize::from(sent.id)] = 0;
         let server = &mut self.state.upstreams[usize::from(upstream)];
         if was_waited {
-            server.note_query_end();
+            server.record_query_end();
         }
         let number = number as u16;
         match said {
@@ -123,7 +123,7 @@ impl Forwarder<'_> {
             self.schedule(number, now);
             return ForwardEvent::Nothing;
         }
-        self.note_compatibility((number, attempt), code, now);
+        self.record_compatibility((number, attempt), code, now);
         self.queries[usize::from(number)].is_answered = true;
         self.outrun_others(number, upstream, now);
         ForwardEvent::Answer(self.query_id(number))
@@ -159,7 +159,7 @@ impl Forwarder<'_> {
             [usize::from(transmission.attempt)];
         if core::mem::take(&mut sent.is_waited) {
             let server = &mut self.state.upstreams[usize::from(transmission.upstream)];
-            server.note_query_end();
+            server.record_query_end();
             if is_of_server {
                 server.record_timeout(now, now);
                 self.state.is_probe_wanted = true;
@@ -188,8 +188,8 @@ impl Forwarder<'_> {
             return ForwardEvent::Nothing;
         }
         let sent = *sent;
-        self.state.upstreams[usize::from(sent.upstream)].note_query_end();
-        self.note_lost_try(&sent, now);
+        self.state.upstreams[usize::from(sent.upstream)].record_query_end();
+        self.record_lost_try(&sent, now);
         self.go_on(number as u16, now, random)
     }
 
@@ -230,9 +230,9 @@ impl Forwarder<'_> {
             if is_doubted {
                 tried.doubt = Some(CaseDoubt::Silence);
             }
-            self.note_lost_try(&sent, now);
+            self.record_lost_try(&sent, now);
             let server = &mut self.state.upstreams[usize::from(sent.upstream)];
-            server.note_query_end();
+            server.record_query_end();
             // Otherwise it did send something.
             if sent.doubt.is_none() {
                 server.record_timeout(sent.sent_at, now);

@@ -261,7 +261,7 @@ impl Upstream {
     }
 
     /// A query no longer waits for its answer.
-    pub(crate) fn note_query_end(&mut self) {
+    pub(crate) fn record_query_end(&mut self) {
         self.waiting = self.waiting.saturating_sub(1);
     }
 

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_memory_is_told() {
+    fn too_little_memory_is_an_error() {
         let mut rules = vec![rule("192.0.2.0/24", true), rule("2001:db8::/32", true)];
         let build = |v4: &mut [u32], v6: &mut [u128], rules: &mut [AclRule]| {
             Acl::build(rules, false, v4, v6).map(|_| ())

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_told_as_soon_as_it_shows() {
+    fn invalid_header_is_refused_at_its_first_wrong_byte() {
         let whole = header(PROXY, 0x11, &V4);
         for len in 0..whole.len() {
             assert_eq!(parse(&whole[..len]), Ok(ProxyHeader::Partial), "{len} bytes");

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_whole_datagram_is_left_alone() {
+    fn incomplete_datagram_is_ignored() {
         for is_v6 in [false, true] {
             let whole = packet(is_v6, b"payload");
             assert!(Udp::parse(&whole).is_some());

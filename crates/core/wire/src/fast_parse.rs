@@ -121,7 +121,7 @@ impl FastParse {
 
     /// The cookie, if it has a server part.
     #[inline]
-    pub fn whole_cookie(&self) -> Option<&[u8; COOKIE_LEN]> {
+    pub fn complete_cookie(&self) -> Option<&[u8; COOKIE_LEN]> {
         (usize::from(self.cookie_len) == COOKIE_LEN).then_some(&self.cookie)
     }
 
@@ -200,14 +200,14 @@ mod tests {
         assert_eq!(fast_parse.has_opt, query.edns.is_some());
         assert_eq!(fast_parse.cookie(), query.cookie.as_ref().map_or(&[][..], Cookie::as_bytes));
         let whole = Some(fast_parse.cookie()).filter(|cookie| cookie.len() == COOKIE_LEN);
-        assert_eq!(fast_parse.whole_cookie().map(|cookie| &cookie[..]), whole);
+        assert_eq!(fast_parse.complete_cookie().map(|cookie| &cookie[..]), whole);
         let edns = query.edns.unwrap_or(Edns::parse([0; 2], [0; 4]));
         assert!(!edns.dnssec_ok && !edns.nsid && !edns.keepalive && edns.version == 0);
         true
     }
 
     #[test]
-    fn it_tells_what_a_whole_parse_tells() {
+    fn fast_parse_equals_the_full_parse() {
         let with_opt = [QUESTION, OPT].concat();
         let mut without = QUESTION.to_vec();
         without[11] = 0;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_is_what_a_whole_parse_finds() {
+    fn fast_parse_finds_the_cookie_of_the_full_parse() {
         let data: [u8; 24] = core::array::from_fn(|at| at as u8 + 1);
         let mut taken = 0;
         for (len, others) in [(8, 0), (24, 0), (16, 0), (40, 0), (8, 12)] {

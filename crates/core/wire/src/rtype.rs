@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_only_types_are_no_zone_data() {
+    fn query_types_are_not_zone_data() {
         for meta in [Rtype(0), Rtype::OPT, Rtype::TSIG, Rtype::AXFR, Rtype::ANY] {
             assert!(meta.is_meta(), "{meta}");
         }

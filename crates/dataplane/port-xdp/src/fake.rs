@@ -231,7 +231,7 @@ fn frames_are_conserved_when_the_kernel_sends_nothing() {
 }
 
 #[test]
-fn where_the_frames_are_can_be_seen_from_elsewhere() {
+fn frame_counts_are_readable_by_other_threads() {
     let mut link = FakeLink::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
     let counts = Arc::clone(link.port.frames().counts());
     let is = |free, fill, receive, send, complete, sum| {
@@ -278,7 +278,7 @@ fn of_few_the_first_reply_leaves_before_the_others_are_answered() {
 }
 
 #[test]
-fn what_was_refused_while_the_way_was_full_leaves_though_questions_go_on() {
+fn refused_replies_leave_while_queries_continue() {
     let mut link = FakeLink::new(["198.51.100.1:4001", "198.51.100.2:4002"]);
     link.port.frames().device().sends = 0;
     for _ in 0..RING + 10 {

@@ -44,4 +44,4 @@ pub const LINKS_MAX: usize = 1_024;
 /// How long a queue may stay in use: the kernel frees that of a closed socket in the background.
 pub const QUEUE_FREED_MAX: Duration = Duration::from_secs(1);
 /// How often it is checked meanwhile.
-pub const QUEUE_LOOK: Duration = Duration::from_millis(5);
+pub const QUEUE_CHECK_INTERVAL: Duration = Duration::from_millis(5);

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_what_the_program_looks_for() {
+    fn map_key_has_the_form_of_the_program() {
         let key = key("192.0.2.1:53".parse().unwrap());
         assert_eq!(key[10..], [0xff, 0xff, 192, 0, 2, 1, 0, 53, 0, 0]);
     }

@@ -1,6 +1,6 @@
 //! An AF_XDP socket: memory and rings shared with the kernel, and the calls that wake it.
 
-use crate::limits::{FRAMES, QUEUE_FREED_MAX, QUEUE_LOOK, RING};
+use crate::limits::{FRAMES, QUEUE_CHECK_INTERVAL, QUEUE_FREED_MAX, RING};
 use crate::queue::{XdpDevice, XdpQueue};
 use crate::ring::QueueRings;
 use crate::ring::{Consumer, Producer, RingLayout};
@@ -131,7 +131,7 @@ fn bind(fd: &OwnedFd, interface: u32, queue: u32) -> io::Result<()> {
         if !is_taken || Instant::now() > end {
             return bound.map(drop);
         }
-        thread::sleep(QUEUE_LOOK);
+        thread::sleep(QUEUE_CHECK_INTERVAL);
     }
 }
 

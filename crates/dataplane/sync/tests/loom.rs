@@ -113,7 +113,7 @@ fn two_readers_are_each_waited_for() {
 }
 
 #[test]
-fn events_come_whole_in_order_or_are_counted_as_lost() {
+fn events_are_complete_and_in_order_or_counted_as_lost() {
     loom::model(|| {
         // Four words: one event of three, or one of two beside another of two, has room.
         let (mut writer, mut reader) = events(32);

@@ -132,7 +132,7 @@ pub(crate) fn write_done(serial: u64, count: u64, queries: u64, ring: &mut sync:
 }
 
 /// Writes a cached answer.
-pub(crate) fn write_kept(serial: u64, met: &WalkedEntry<'_>, ring: &mut sync::EventWriter) {
+pub(crate) fn write_cached(serial: u64, met: &WalkedEntry<'_>, ring: &mut sync::EventWriter) {
     let summary = answer::summary(met.message, met.name.len());
     let rcode = summary.map_or(0xff, |summary| summary.rcode as u8);
     let answers = summary.map_or(0, |summary| summary.answers);

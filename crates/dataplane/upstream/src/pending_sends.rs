@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_is_told_and_the_others_leave() {
+    fn refused_datagram_is_reported_and_others_are_sent() {
         let server = UdpSocket::bind("127.0.0.1:0").unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.connect(server.local_addr().unwrap()).unwrap();

@@ -296,7 +296,7 @@ impl UpstreamStreams {
     }
 
     /// Sets the last probe of a server; the one before it is abandoned.
-    pub(crate) fn note_probe(&mut self, server: u16, number: u32, id: u16) {
+    pub(crate) fn record_probe(&mut self, server: u16, number: u32, id: u16) {
         let before = self.servers[usize::from(server)].probe.replace((number, id));
         if let Some((number, id)) = before {
             self.give_up(number, id);
@@ -409,7 +409,7 @@ mod tests {
 
     /// The listener never accepts them, so none is answered; on loopback they open all the same.
     #[test]
-    fn what_finds_no_room_is_told_and_counted() {
+    fn query_without_room_is_reported_and_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let at = listener.local_addr().expect("an address");
         let mut streams = UpstreamStreams::new(None);

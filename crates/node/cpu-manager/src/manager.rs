@@ -118,7 +118,7 @@ impl<G: Groups> Manager<G> {
         self.lift_quotas(&assigned)?;
         self.make_partitions(&assigned)?;
         self.steer_interrupts(topology, rules, &assigned, &shared, &mut events)?;
-        self.note_waits(&assigned, &events);
+        self.report_waits(&assigned, &events);
         self.last_shared = shared.clone();
         self.summarize(topology, &assigned, exclusive, shared);
         Ok(events)
@@ -364,7 +364,7 @@ impl<G: Groups> Manager<G> {
     }
 
     /// How long containers have waited that have their CPUs now.
-    fn note_waits(&mut self, assigned: &Wanted, events: &[Event]) {
+    fn report_waits(&mut self, assigned: &Wanted, events: &[Event]) {
         let paths: BTreeSet<&String> =
             self.state.claims.values().map(|claim| &claim.path).collect();
         for event in events {

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_cpus_of_a_guaranteed_pod_are_exclusive() {
+    fn integer_cpus_of_a_guaranteed_pod_are_exclusive() {
         let guaranteed = "/kubepods/pod1";
         for (parent, shares, quota, cpus) in [
             (guaranteed, 2_048, 200_000, Some(2)),

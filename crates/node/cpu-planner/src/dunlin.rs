@@ -1,7 +1,7 @@
 //! The order of Dunlin: near the device first, then the smallest part of the machine in which the
 //! request fits, and there the one with the least left over.
 use crate::explain::Preference;
-use crate::free::{Free, whole_cores};
+use crate::free::{Free, complete_cores};
 use crate::kubelet::hinted;
 use crate::request::{Constraints, PlanError, Request, Spread};
 use cpu::CpuList;
@@ -20,7 +20,7 @@ pub(crate) fn take(
     constraints: &Constraints,
 ) -> Result<(CpuList, CpuList, Vec<Preference>), PlanError> {
     let near = request.near.as_deref().map(|name| local(topology, name)).transpose()?;
-    let whole = constraints.full_cores.then(|| whole_cores(topology, candidates));
+    let whole = constraints.full_cores.then(|| complete_cores(topology, candidates));
     let (threads, need) = (topology.threads_max(), request.cpus);
     if let Some(whole) = whole.as_ref().filter(|whole| whole.len() < need) {
         let available = whole.len();
@@ -57,7 +57,7 @@ pub(crate) fn take(
         Spread::AcrossCores => take_across_cores(topology, &pool.cpus, need, near.as_ref()),
         Spread::Packed => Taking::new(topology, &pool.cpus, near.as_ref()).take(need),
     };
-    if cpus.len() < need || (constraints.full_cores && whole_cores(topology, &cpus) != cpus) {
+    if cpus.len() < need || (constraints.full_cores && complete_cores(topology, &cpus) != cpus) {
         return Err(PlanError::PartOfCore { requested: need, threads });
     }
     Ok((cpus, pool.cpus, pool.told))
@@ -134,7 +134,7 @@ fn take_across_cores(
         cores.filter_map(|cpus| cpus.first().copied()).collect()
     };
     let take = |cpus: &CpuList, need| Taking::new(topology, cpus, near).take(need);
-    let (idle, any) = (firsts(&whole_cores(topology, pool)), firsts(pool));
+    let (idle, any) = (firsts(&complete_cores(topology, pool)), firsts(pool));
     match () {
         () if idle.len() >= need => take(&idle, need),
         () if any.len() >= need => idle.union(&take(&any.difference(&idle), need - idle.len())),
@@ -181,7 +181,7 @@ impl<'t> Taking<'t> {
 
     /// CPUs of the request that could not be threads of whole cores, if it were met by `cpus`.
     fn loss(&self, cpus: &CpuList, need: usize) -> usize {
-        let whole = whole_cores(self.free.topology, cpus);
+        let whole = complete_cores(self.free.topology, cpus);
         let cores = Free::new(self.free.topology, &whole).elements(Level::Core);
         let mut sizes: Vec<usize> = cores.into_values().map(|core| core.len()).collect();
         sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
@@ -236,7 +236,7 @@ impl<'t> Taking<'t> {
     /// Takes CPUs out of an element, of which no part of a smaller level has enough: the largest
     /// parts first, so that there are few of them, and the rest where it fits best.
     fn split(&mut self, pool: &CpuList, need: usize, level: usize) -> Vec<usize> {
-        let whole = whole_cores(self.free.topology, pool);
+        let whole = complete_cores(self.free.topology, pool);
         // It is split anyway: then no core is.
         let pool = if whole.len() >= need && self.loss(pool, need) == 0 { &whole } else { pool };
         let (mut pool, mut need, mut taken) = (pool.clone(), need, Vec::new());
@@ -262,7 +262,7 @@ impl<'t> Taking<'t> {
 
     /// Takes whole cores as long as they fit, then threads of the cores with the fewest free.
     fn take_cores(&mut self, pool: &CpuList, mut need: usize) -> Vec<usize> {
-        let whole = whole_cores(self.free.topology, pool);
+        let whole = complete_cores(self.free.topology, pool);
         let mut cores: Vec<Vec<usize>> =
             Free::new(self.free.topology, pool).elements(Level::Core).into_values().collect();
         // Large cores first, so that small ones make up what is left.

@@ -1,5 +1,5 @@
 //! Why these CPUs. Everything is worked out from the result, so that it is true of it.
-use crate::free::whole_cores;
+use crate::free::complete_cores;
 use crate::request::{Constraints, Order, Request, Spread};
 use cpu::CpuList;
 use cpu_topology::{Level, Topology};
@@ -135,13 +135,13 @@ fn places(topology: &Topology, cpus: &CpuList, pool: &CpuList) -> Vec<Reason> {
 }
 
 fn parts_of_cores(topology: &Topology, cpus: &CpuList, pool: &CpuList) -> Option<Reason> {
-    let whole = whole_cores(topology, cpus);
+    let whole = complete_cores(topology, cpus);
     let parts = cpus.difference(&whole);
     let mut cores: Vec<usize> =
         parts.iter().filter_map(|id| topology.cpu(id)).map(|cpu| cpu.core).collect();
     cores.sort_unstable();
     cores.dedup();
-    let whole = whole_cores(topology, pool).len();
+    let whole = complete_cores(topology, pool).len();
     (!cores.is_empty()).then_some(Reason::PartsOfCores { cores, whole })
 }
 

@@ -82,7 +82,7 @@ pub(crate) fn members(topology: &Topology, level: Level) -> BTreeMap<usize, usiz
 }
 
 /// The CPUs of cores of which every online thread is among `cpus`.
-pub(crate) fn whole_cores(topology: &Topology, cpus: &CpuList) -> CpuList {
+pub(crate) fn complete_cores(topology: &Topology, cpus: &CpuList) -> CpuList {
     let cores = topology.elements(Level::Core).into_values();
     cores
         .filter(|core| core.is_subset(cpus))

@@ -19,13 +19,13 @@ pub(crate) fn take_packed(
         across_cores: constraints.spread == Spread::AcrossCores,
     };
     let (first, second) = packing.levels();
-    packing.take_whole(first);
-    packing.take_whole(second);
+    packing.take_complete(first);
+    packing.take_complete(second);
     if constraints.prefer_l3 {
         packing.take_l3();
     }
     if !packing.across_cores {
-        packing.take_whole(Level::Core);
+        packing.take_complete(Level::Core);
     }
     for cpu in packing.sorted_cpus() {
         if packing.need == 0 {
@@ -84,7 +84,7 @@ impl Packing<'_> {
     }
 
     /// Takes elements that are free as a whole and not larger than what is needed.
-    fn take_whole(&mut self, level: Level) {
+    fn take_complete(&mut self, level: Level) {
         let sorted = if level == Level::L3 { self.sorted_l3() } else { self.sorted(level) };
         let members = members(self.free.topology, level);
         let elements = self.free.elements(level);
@@ -102,7 +102,7 @@ impl Packing<'_> {
         let size = self.free.topology.cpus.len() / members.len().max(1);
         for id in self.sorted_l3() {
             if self.need >= size {
-                self.take_whole(Level::L3);
+                self.take_complete(Level::L3);
             }
             if self.need == 0 {
                 return;

@@ -81,7 +81,7 @@ mod tests {
     use cpu_topology::measure::{Pair, class_medians, disagreements};
 
     #[test]
-    fn every_class_is_told_and_absent_ones_as_absent() {
+    fn every_class_is_listed_and_absent_ones_as_absent() {
         let pair = |writer, reader, median_ns| Pair {
             writer,
             reader,

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_arrive_whole_however_the_bytes_are_cut() {
+    fn messages_arrive_complete_however_the_bytes_are_split() {
         let mut random = fastrand::Rng::with_seed(7);
         let sent: Vec<Message> = [0, 1, 4_085, 4_086, 4_087, 20_000, 3]
             .into_iter()

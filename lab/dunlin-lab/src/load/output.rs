@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How a load is written.
 pub struct Writer {
     form: Form,
-    hlog: Option<Kept>,
+    hlog: Option<IntervalLog>,
     failed: Option<io::Error>,
 }
 
@@ -26,7 +26,7 @@ enum Form {
 }
 
 /// Data for a file at the end of the load.
-struct Kept {
+struct IntervalLog {
     path: PathBuf,
     file: File,
     intervals: Vec<Snapshot>,
@@ -53,7 +53,7 @@ impl Writer {
             // The lines have no place for it.
             eprintln!("dunlin-lab: {}", show::when(options));
         }
-        let hlog = hlog.map(|path| Kept::new(path, options)).transpose()?;
+        let hlog = hlog.map(|path| IntervalLog::new(path, options)).transpose()?;
         Ok(Self { form: form.map_err(|error| error.to_string())?, hlog, failed: None })
     }
 
@@ -104,7 +104,7 @@ impl Writer {
     }
 }
 
-impl Kept {
+impl IntervalLog {
     fn new(path: &path::Path, options: &Options) -> Result<Self, String> {
         let intervals = options.length_ns / options.interval_ns;
         if intervals > HLOG_INTERVALS_MAX {

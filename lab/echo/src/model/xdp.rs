@@ -89,7 +89,7 @@ fn attach_echo(interface: &Interface, listen: SocketAddr) -> Result<AttachedProg
 pub fn run(context: &ThreadContext) -> io::Result<()> {
     match context.device.lock().expect("no other thread holds it").take() {
         Some(Device::Queue(mut queue)) => answer_all(context, &mut queue),
-        Some(Device::Program(program)) => look_on(context, &program),
+        Some(Device::Program(program)) => report_answers(context, &program),
         None => Err(io::Error::other("there is no device")),
     }
 }
@@ -135,7 +135,7 @@ fn answer(context: &ThreadContext, frame: &mut Frame<'_>) -> bool {
 }
 
 /// Reports the kernel's answers. No other thread writes these counters.
-fn look_on(context: &ThreadContext, program: &AttachedProgram) -> io::Result<()> {
+fn report_answers(context: &ThreadContext, program: &AttachedProgram) -> io::Result<()> {
     loop {
         let goes_on = context.goes_on();
         let [answered, short, response, no_peer] = program.counts().map_err(io::Error::other)?;

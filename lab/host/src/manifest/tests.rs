@@ -244,7 +244,7 @@ fn this_machine_has_a_manifest() {
 }
 
 #[test]
-fn caches_are_told_by_level_and_by_the_cpus_that_share_them() {
+fn caches_are_listed_by_level_and_shared_cpus() {
     let cache = |level, kind: &str, size: &str, cpus: &str| Cache {
         level,
         kind: kind.into(),

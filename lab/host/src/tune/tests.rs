@@ -135,7 +135,7 @@ fn changed_settings_are_restored() {
 }
 
 #[test]
-fn kept_settings_stay_until_restore() {
+fn settings_stay_until_restore() {
     let tree = tree("tune-keep");
     let (machine, state, before) = (tree.machine(), tree.0.join("run"), content(&tree));
     let changes = plan(&machine, &options("2-3")).unwrap();

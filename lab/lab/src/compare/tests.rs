@@ -226,7 +226,7 @@ fn a_search_that_ends_below_the_best_is_marked() {
 }
 
 #[test]
-fn different_servers_are_told_apart() {
+fn different_servers_are_distinguished() {
     let comparison = comparison(&[100_000.0, 99_900.0, 60_000.0], 8);
     let summary = summarise(&comparison).unwrap();
     let most = |row: usize| &summary.rows[row].cells[1];

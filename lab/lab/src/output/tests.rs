@@ -174,7 +174,7 @@ fn base64(text: &str, bytes: &mut Vec<u8>) {
 }
 
 #[test]
-fn a_percentile_among_timeouts_is_no_number() {
+fn percentile_among_timeouts_is_not_a_number() {
     let times = histogram(&[(100_000, 98), (2_000_000_000, 2)]);
     assert_eq!(Percentile::of(&times, 99.0, TIMEOUT).to_string(), "> 2 s");
     assert_eq!(Percentile::of(&times, 99.0, TIMEOUT).known(), None);

@@ -89,7 +89,7 @@ fn generator(e: &mut Measurements) -> &mut SideUse {
 
 /// A closed loop in which all was answered, and some more packets than answers came to the
 /// generator's device: a user is logged in over it.
-fn closed_beside(others: u64) -> Measurements {
+fn closed_with_other_packets(others: u64) -> Measurements {
     let mut e = calm();
     e.load.open = false;
     (server(&mut e).process_s, generator(&mut e).process_s) = (0.5, 0.5);

@@ -99,7 +99,7 @@ fn a_poisson_ramp_grows_like_the_even_one() {
 }
 
 #[test]
-fn shares_make_up_the_whole() {
+fn shares_add_up_to_one() {
     for rate in ["1000", "ramp:100-900", "steps:100,300", "square:10,500,300ms"] {
         for burst in [1, 5] {
             let whole = Arrivals { burst, ..arrivals(rate, Spacing::Even) };

@@ -91,7 +91,7 @@ fn uniform_and_zipf_draws_follow_their_distributions() {
 }
 
 #[test]
-fn shares_of_fresh_names_are_kept_and_no_name_comes_twice() {
+fn shares_of_fresh_names_are_met_and_no_name_comes_twice() {
     let mixed = QuestionSpec { unique: 0.3, nxdomain: 0.1, ..what(Order::Uniform) };
     let names: Vec<String> = (0..2).flat_map(|index| take(&mixed, index, 2, 10_000)).collect();
     let of = |kind: &str| names.iter().filter(|name| name.starts_with(kind)).collect::<Vec<_>>();
@@ -107,7 +107,7 @@ fn shares_of_fresh_names_are_kept_and_no_name_comes_twice() {
 }
 
 #[test]
-fn invalid_question_options_are_refused() {
+fn invalid_query_options_are_refused() {
     let empty = QuestionSpec { set: Arc::new(QuestionSet::new(FORM)), ..what(Order::Given) };
     assert!(empty.check().is_err());
     assert!(QuestionSpec { unique: 0.7, nxdomain: 0.4, ..what(Order::Given) }.check().is_err());

@@ -67,7 +67,7 @@ fn send(to: &UdpSocket) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn capture_times_and_questions_match_tcpdump() {
+fn capture_times_and_queries_match_tcpdump() {
     if Command::new("tcpdump").arg("--version").output().is_err() {
         return skip("tcpdump is not here: apt install tcpdump");
     }
@@ -77,10 +77,10 @@ fn capture_times_and_questions_match_tcpdump() {
     // In a namespace: it sees what it is sent, and nothing of other tests.
     let spaces = Spaces::new("tcpdump");
     spaces.run("ip -n {s} link set lo up");
-    within(&spaces.server, times_and_questions_match);
+    within(&spaces.server, times_and_queries_match);
 }
 
-fn times_and_questions_match() {
+fn times_and_queries_match() {
     let file = std::env::temp_dir().join(format!("dunlin-tcpdump-{}.pcap", std::process::id()));
     for words in [&["-i", "lo"][..], &["-i", "any", "--time-stamp-precision=nano"]] {
         let _ = std::fs::remove_file(&file);

@@ -161,7 +161,7 @@ impl Evaluation<'_> {
         });
         let tuned = "A tuned client shows a higher maximum (348 k/s, +45 %): the first figure was \
                      the client's";
-        all.push(match self.kept_client() {
+        all.push(match self.stayed_at_first_client() {
             true => finding(
                 tuned,
                 FindingOutcome::NotVisible,
@@ -211,7 +211,7 @@ impl Evaluation<'_> {
     }
 
     /// Whether the search for a client ended at the one that it began with.
-    fn kept_client(&self) -> bool {
+    fn stayed_at_first_client(&self) -> bool {
         let first = self.step("client-search").and_then(|step| step.groups.first());
         let tuned = self.step("tuned-client").map(|step| step.title.as_str());
         first.zip(tuned).is_some_and(|(first, tuned)| tuned.contains(&format!("({})", first.label)))
@@ -373,7 +373,7 @@ impl Evaluation<'_> {
         all.push(self.mean_time());
         all.push(kdns::slowest(self.step("one-client"), self.runs));
         all.push(self.soak());
-        all.push(kdns::beside_hanging(self.step("hanging"), self.runs));
+        all.push(kdns::with_hanging_queries(self.step("hanging"), self.runs));
         all.push(self.records());
         all
     }

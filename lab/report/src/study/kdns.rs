@@ -89,7 +89,7 @@ fn times(runs: &[&RunRecord]) -> Option<[f64; 3]> {
 }
 
 /// Own names beside forwarded queries that hang, which the article did not measure.
-pub fn beside_hanging(step: Option<&Step>, all: &[RunRecord]) -> Finding {
+pub fn with_hanging_queries(step: Option<&Step>, all: &[RunRecord]) -> Finding {
     let claim = "Own names are answered as fast while 1,000 forwarded queries a second hang \
                  (not in the article)";
     let of = |label| times(&runs(step, label, all));

@@ -25,7 +25,7 @@ pub const STEP_COLUMNS: [&str; 12] = [
 ];
 
 /// How to read the columns, and by which rule an echo decided.
-pub fn step_note(all: &[RunRecord]) -> String {
+pub fn step_comment(all: &[RunRecord]) -> String {
     let mut text = "Times are of all runs of a setting, the mean p99 that of each run. Where \
                     queries are sent at a fixed rate, a time begins when its query was due, so a \
                     late generator adds to it. “Times the first” is the mean rate beside that of \

@@ -385,7 +385,7 @@ fn reports_of_all_kinds_are_written() {
 
 /// Runs whose limit is the host prove neither a claim nor its contrary.
 #[test]
-fn findings_of_runs_that_the_host_limited_cannot_be_seen() {
+fn findings_of_runs_limited_by_the_host_are_undecided() {
     use lab::verdict::{CompetingProcess, Drops};
     use lab_report::study::FindingOutcome::{DoesNotHold, Holds, NotVisible};
     let outcomes = |is_disturbed: bool, capacity: f64| {
@@ -417,7 +417,7 @@ fn findings_of_runs_that_the_host_limited_cannot_be_seen() {
 
 /// The pages of a study say which differences mean nothing: of equal runs, and of the machine.
 #[test]
-fn a_study_names_its_noise_and_a_client_that_the_search_kept() {
+fn study_names_its_noise_and_an_unchanged_client() {
     let Body::Study(mut study) = study_bundle().body else { panic!("a study") };
     let mut runs = study_bundle().runs;
     study.steps[0].groups[1].range = Some(Range { min: 100.0, mean: 110.0, max: 121.0 });

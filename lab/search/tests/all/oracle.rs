@@ -61,7 +61,7 @@ fn case(seed: u64) -> Case {
     Case { goal, min: 1_000.0, max: 1e6, trials, capacity: None }
 }
 
-fn whole_search(seed: u64) -> Case {
+fn complete_search(seed: u64) -> Case {
     let mut random = fastrand::Rng::with_seed(seed);
     let goal = [Goal::ndr(), Goal::pdr()][seed as usize % 2].clone();
     let capacity = 2_000.0 * (random.f64() * 5.5).exp();
@@ -98,7 +98,7 @@ fn our_search(case: &Case) -> Answer {
 }
 
 fn cases(searches: u64) -> Vec<Case> {
-    (0..CASES).map(case).chain((0..searches).map(whole_search)).collect()
+    (0..CASES).map(case).chain((0..searches).map(complete_search)).collect()
 }
 
 fn compare(answers: &[Answer], searches: u64) {

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pace_is_kept_and_ends() {
+    fn pace_is_exact_and_ends() {
         let mut pace = Pace::new(1000, Duration::from_millis(200));
         while pace.step() {}
         assert!((1..=201).contains(&pace.steps()), "{}", pace.steps());

@@ -95,7 +95,7 @@ fn decided(message: &[u8], transport: Transport, answer: ControlAnswer<&[u8]>) -
 }
 
 #[test]
-fn response_has_the_code_of_the_handler_the_question_and_opt() {
+fn response_has_the_code_of_the_handler_the_query_and_opt() {
     for (rcode, flags) in [(Rcode::NoError, [0xa4, 0]), (Rcode::Refused, [0xa0, 5])] {
         let mut expected = notify("example.org.", 6, 1, OPT);
         let sent = decided(&expected, Transport::Datagram, ControlAnswer::Code(rcode));
@@ -129,7 +129,7 @@ fn opcode_with_a_handler_is_passed_on_unchanged_and_every_other_is_answered_as_b
 }
 
 #[test]
-fn answer_of_a_handler_is_sent_whole_or_truncated() {
+fn handler_answer_is_complete_or_truncated() {
     let asked = message(5);
     let answer = |rcode: u8, len: usize| {
         let mut answer = asked.clone();

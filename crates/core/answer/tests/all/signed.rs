@@ -106,7 +106,7 @@ fn tsig_that_is_repeated_misplaced_or_malformed_is_a_format_error() {
 }
 
 #[test]
-fn error_without_room_is_truncated_and_whole_over_a_stream() {
+fn error_without_room_is_truncated_over_udp_and_complete_over_a_stream() {
     let label = "a".repeat(63);
     let long = format!("{label}.{label}.{label}.{}.", "a".repeat(61));
     // Key and question together leave no room in 512 bytes.

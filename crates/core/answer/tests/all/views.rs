@@ -86,7 +86,7 @@ fn sets_of_a_view_are_not_served_in_others_whatever_the_burst_asked_before() {
 }
 
 #[test]
-fn cache_is_looked_up_and_filled_by_view() {
+fn cache_is_read_and_filled_by_view() {
     let rules = [ForwardRule { suffix: NameBuf::root(), group: 0 }];
     let policy = Policy { forwards: Forwards::new(&rules), ..Policy::default() };
     let mut recorder = Recorder::default();

@@ -262,7 +262,7 @@ fn who_has_much_to_do_comes_later() {
     assert!(busy.cost(0) < idle.cost(0));
     (0..16).for_each(|_| busy.query(0));
     assert!(busy.cost(0) > idle.cost(0));
-    (0..16).for_each(|_| busy.note_query_end());
+    (0..16).for_each(|_| busy.record_query_end());
     assert!(busy.cost(0) < idle.cost(0));
 }
 

@@ -191,7 +191,7 @@ fn forged_late_reply_is_no_sign_of_life() {
 
 /// Whatever is asked of it, or nothing at all.
 #[test]
-fn return_of_an_idle_server_is_seen_by_probes_alone() {
+fn return_of_an_idle_server_is_detected_by_probes_alone() {
     let mut world = World::seeded(25, &[FAST]);
     world.call(|forwarder, now, _| forwarder.upstream(0).record_unreachable(now));
     world.servers[0] = DEAD;

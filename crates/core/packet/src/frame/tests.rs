@@ -61,7 +61,7 @@ fn both_families_are_read_behind_up_to_two_tags() {
 }
 
 #[test]
-fn a_reply_goes_back_the_way_the_question_came() {
+fn reply_has_the_reversed_addresses_of_the_query() {
     let question = frame("192.0.2.1", "198.51.100.2:53", &[7], b"a question");
     let datagram = read(&question).unwrap();
     let mut head = vec![0; headers_len(&datagram.way)];

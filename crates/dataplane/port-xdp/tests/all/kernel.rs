@@ -179,7 +179,7 @@ fn what_is_not_ours_passes() {
 }
 
 #[test]
-fn a_question_whose_reply_goes_elsewhere_is_left_to_the_kernel() {
+fn query_with_another_return_route_passes_to_the_kernel() {
     if !is_root() {
         return;
     }
@@ -224,7 +224,7 @@ fn when_nothing_is_under_way_every_frame_is_in_one_place() {
 }
 
 #[test]
-fn a_next_hop_is_looked_after_by_the_kernel() {
+fn next_hop_is_maintained_by_the_kernel() {
     if !is_root() {
         return;
     }

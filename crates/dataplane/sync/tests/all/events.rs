@@ -31,7 +31,7 @@ fn parts_begin_at_multiples_of_eight() {
 }
 
 #[test]
-fn what_is_written_while_the_reader_looks_waits_for_its_next_look() {
+fn event_written_during_a_read_waits_for_the_next_read() {
     let (mut writer, mut reader) = events(1024);
     writer.write([b"early"]);
     let seen = reader.drain(|_| assert!(writer.write([b"late"])));

@@ -124,7 +124,7 @@ fn what_finds_no_room_is_lost_and_counted() {
 }
 
 #[test]
-fn a_burst_too_large_to_be_kept_is_lost_in_part() {
+fn oversized_burst_is_lost_in_part() {
     let (mut tap, mut reader, _rate) = tap(1);
     burst_of_drops(&mut tap, &[7; u16::MAX as usize], BURST_MAX);
     let kept = STAGED_OCTETS / usize::from(u16::MAX);

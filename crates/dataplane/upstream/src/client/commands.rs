@@ -74,7 +74,7 @@ impl UpstreamClient {
                     let is_asked = met.name == name.as_name().as_bytes()
                         && rtype.is_none_or(|rtype| is_of_all || rtype.0 == met.kind.rtype());
                     if is_asked && *count < SHOWN_MAX {
-                        commands::write_kept(*serial, met, reports);
+                        commands::write_cached(*serial, met, reports);
                     }
                     *count += u64::from(is_asked);
                     true

@@ -18,7 +18,7 @@ impl UpstreamClient {
             self.streams.query(epoll, transmission.upstream, (id, question), self.now)?;
         self.with(|forwarder, _, _| forwarder.sent(transmission, number, is_open));
         if transmission.is_probe() {
-            self.streams.note_probe(transmission.upstream, number, id);
+            self.streams.record_probe(transmission.upstream, number, id);
         }
         Ok(())
     }

@@ -89,7 +89,7 @@ fn messages_end_where_their_lengths_say() {
 
 /// Slow answers on one connection have another opened, up to a few.
 #[test]
-fn busy_connection_gets_a_second_one_beside_it() {
+fn second_connection_opens_when_the_first_is_busy() {
     let server = Streamed::start(|end| {
         while let Some(question) = end.question() {
             thread::sleep(Duration::from_millis(1));
@@ -163,7 +163,7 @@ fn reply_without_a_query_is_a_failure() {
 }
 
 #[test]
-fn reply_to_another_question_is_a_failure() {
+fn reply_to_another_query_is_a_failure() {
     let server = Streamed::start(|end| {
         while let Some(question) = end.question() {
             let mut message = reply(&question);

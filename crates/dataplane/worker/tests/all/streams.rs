@@ -208,7 +208,7 @@ fn inherited_listener_is_served_in_any_mode() {
 }
 
 #[test]
-fn limits_that_cannot_be_kept_are_refused() {
+fn impossible_limits_are_refused() {
     let memory_max = 2 * 2 * worker::limits::CONNECTION_BYTES_MAX;
     for (limits, threads, fine) in [
         (StreamLimits::default(), 0, false),

@@ -107,7 +107,7 @@ fn a_container_has_the_cpus_of_the_plugin_at_its_first_instruction() {
 
 #[test]
 #[ignore = "cluster: it starts containerd"]
-fn a_plugin_that_comes_again_is_told_of_all_containers() {
+fn reconnected_plugin_receives_all_containers() {
     let Some(mut containerd) = Containerd::start("nri-again") else { return };
     let is_sync = |request: &Request| matches!(request, Request::Synchronize(..));
     let mut first = Plugin::connect(&containerd.nri(), "dunlin", "10").expect("connected");

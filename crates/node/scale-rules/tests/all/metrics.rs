@@ -77,7 +77,7 @@ fn demand_is_the_sum_of_rates() {
 /// A replica that starts again keeps its last rate; one that has just come counts as nothing; most
 /// must be known.
 #[test]
-fn resets_newcomers_and_silent_replicas_are_told_apart() {
+fn resets_new_and_silent_replicas_are_distinguished() {
     let (mut meter, pods) = (Meter::default(), names(4));
     for time in [0.0, 10.0] {
         meter.add(&pods[0], time, sample(time * 100.0, time));

@@ -92,7 +92,7 @@ impl TargetScaler {
         };
         let scale = self.read(context).await?;
         self.status.replicas = Some(scale.replicas);
-        self.look_at_target(context, &scale).await?;
+        self.read_target(context, &scale).await?;
         let pods = self.list_pods(context, &scale, load.as_deref()).await?;
         let min_available = self.budget(context, &scale, pods.as_ref()).await?;
         let now_s = context.now_s();
@@ -143,7 +143,7 @@ impl TargetScaler {
     }
 
     /// The annotation, and other writers of the scale.
-    async fn look_at_target(&mut self, context: &Context, scale: &Scale) -> Result<(), ApiError> {
+    async fn read_target(&mut self, context: &Context, scale: &Scale) -> Result<(), ApiError> {
         let tell = |text: &str| context.tell(text);
         let mut others = Vec::new();
         if context.rights.allow(Feature::Target) {

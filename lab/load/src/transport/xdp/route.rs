@@ -1,7 +1,7 @@
 //! The interface and next hop of a query, by the kernel's tables of routes, devices and adjacent
 //! hosts say (`rtnetlink(7)`).
 
-use crate::limits::{NEIGHBOUR_LOOK, NEIGHBOUR_PATIENCE};
+use crate::limits::{NEIGHBOUR_PATIENCE, NEIGHBOUR_READ_INTERVAL};
 use netlink::{LinkAddress, LinkId, Netlink};
 use std::io;
 use std::net::IpAddr;
@@ -70,7 +70,7 @@ impl Hop {
                      up? (`ip neigh show dev {name}`, `ip link show {name}`)"
                 ));
             }
-            sleep(NEIGHBOUR_LOOK);
+            sleep(NEIGHBOUR_READ_INTERVAL);
         }
     }
 }

@@ -49,7 +49,7 @@ fn slow_answers_say_nothing_where_the_machine_stood_still() {
 }
 
 #[test]
-fn slower_own_names_say_nothing_where_the_second_load_kept_the_generator_waiting() {
+fn slower_own_names_are_undecided_if_the_second_load_delayed_the_generator() {
     let outcome = |p99_us: [u64; 2], generator_s: f64, server_s: f64| {
         let with = |p99_us: u64, generator_s, server_s| {
             let mut run = run("hanging", 1_000.0, 1.0, 2_000.0);
@@ -70,7 +70,7 @@ fn slower_own_names_say_nothing_where_the_second_load_kept_the_generator_waiting
 
 /// What the generator limited may be faster, so a claim that it is fast is not disproved.
 #[test]
-fn finding_that_fails_only_by_the_generator_cannot_be_seen() {
+fn finding_that_fails_only_by_the_generator_is_undecided() {
     let outcome = |limited: [bool; 3], capacity: f64| {
         let mut runs: Vec<_> = (0..3).map(|_| run("dunlin", 50_000.0, 1.0, capacity)).collect();
         for (run, is_limited) in runs.iter_mut().zip(limited) {

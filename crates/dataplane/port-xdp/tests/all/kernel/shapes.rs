@@ -180,11 +180,11 @@ fn tagged_networks_of_the_kernels_are_answered() {
         wire.ping(&server.ip().to_string());
         let (program, mut port) = super::attach(&wire, &[server]);
         // A tag that is not in the frame cannot be in its reply: the outer one here.
-        wire.set_tags_beside(true);
+        wire.set_other_tags(true);
         client.send(b"beside").unwrap();
         assert_eq!(beside.recv(&mut [0; 16]).unwrap(), 6);
         assert_eq!(program.passed().unwrap(), FilterCounts { route: 1, ..FilterCounts::default() });
-        wire.set_tags_beside(false);
+        wire.set_other_tags(false);
         client.send(b"inside").unwrap();
         let (mut replied, end) = (0, Instant::now() + Duration::from_secs(5));
         while replied == 0 {

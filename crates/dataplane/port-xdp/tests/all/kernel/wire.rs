@@ -111,7 +111,7 @@ impl Wire {
     }
 
     /// Whether the client's device writes tags beside frames instead of into them.
-    pub fn set_tags_beside(&self, is_so: bool) {
+    pub fn set_other_tags(&self, is_so: bool) {
         let how = if is_so { "on" } else { "off" };
         self.0.run(&format!("ip netns exec {{c}} ethtool -K c0 txvlan {how}"));
     }

@@ -107,7 +107,7 @@ fn received(post: &mut Post<Wire>) -> Vec<(usize, Vec<u8>)> {
 }
 
 #[test]
-fn queries_leave_in_whole_frames_and_answers_find_their_channels() {
+fn queries_leave_in_frames_and_answers_find_their_channels() {
     for (server, ours) in [
         ("192.0.2.1:53", ["198.51.100.7:4000", "198.51.100.8:4000", "198.51.100.7:4001"]),
         ("[2001:db8::1]:53", ["[2001:db8::7]:4000", "[2001:db8::8]:4000", "[2001:db8::7]:4001"]),

@@ -1,4 +1,4 @@
-//! Core sets that the topology makes equal.
+//! Classes of core sets that are equal by topology.
 //!
 //! Two sets are equal if some renaming of CPUs that keeps packages, caches and cores maps one to
 //! the other, and the receiving CPU to itself. Of each class, one set needs to be measured.
@@ -35,7 +35,7 @@ fn domains(cpu: &Cpu, number: usize) -> Vec<String> {
     vec![format!("{} {}", place.0, place.1), cache(3), cache(2), place.2]
 }
 
-/// How near a CPU is to another: the closest domain that both are in, the nearest first.
+/// The distance of two CPUs: the smallest domain that contains both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distance {
@@ -80,7 +80,7 @@ impl Distance {
     }
 }
 
-/// How near each CPU of a set is to the CPU that receives packets, in the order of the set.
+/// The distance of each CPU of a set to the CPU that receives packets, in the order of the set.
 pub fn distances(cpu: &Cpu, set: &CpuList, receiving: usize) -> Vec<Distance> {
     let to = domains(cpu, receiving);
     let distance = |number: &usize| match *number == receiving {

@@ -35,12 +35,12 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Which host is read, and what of it.
+/// A host to read, and the selected counters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// Its network namespace, as `ip netns` knows it; the one we are in where there is none.
+    /// Its network namespace, as `ip netns` knows it; `None`: that of this process.
     pub netns: Option<String>,
-    /// The device by which it is reached. Its polling threads belong to the host.
+    /// Its network device. Its polling threads belong to the host.
     pub device: Option<String>,
     /// Its CPUs. Their `ksoftirqd` belong to the host. None: all.
     pub cpus: Option<CpuList>,
@@ -51,7 +51,7 @@ pub struct Host {
 /// The kernel's counters of a host, each since its own start.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reading {
-    /// When it was begun to be read: nanoseconds of `CLOCK_MONOTONIC`.
+    /// Start of the reading: nanoseconds of `CLOCK_MONOTONIC`.
     pub at_ns: u64,
     /// The device, where one was named.
     pub device: Option<Device>,
@@ -68,11 +68,11 @@ pub struct Reading {
     pub softnet: Vec<Softnet>,
     /// Threads of the processes.
     pub threads: Vec<Thread>,
-    /// Threads of the kernel that work for the host: `napi/DEVICE-…` and `ksoftirqd/CPU`.
+    /// Kernel threads that work for the host: `napi/DEVICE-…` and `ksoftirqd/CPU`.
     pub kernel_threads: Vec<Thread>,
     /// Time of each CPU of the host by kind.
     pub cpus: Vec<CpuTime>,
-    /// How long the processes' control groups were held back.
+    /// How long the processes' control groups were throttled.
     pub throttle: Throttle,
 }
 
@@ -117,8 +117,8 @@ impl Reading {
         })
     }
 
-    /// The change since `earlier`, of the same host. A new object counts from 0, what is
-    /// not there any more is left out, and no number is below 0.
+    /// The change since `earlier`, of the same host. A new object counts from 0, one that no longer
+    /// exists is omitted, and no number is below 0.
     pub fn since(&self, earlier: &Self) -> Change {
         let (new, old) = (self, earlier);
         let wall_ns = new.at_ns.saturating_sub(old.at_ns);
@@ -156,7 +156,7 @@ fn each<T: Clone + Default, K: Ord>(
     new.iter().map(|now| since(now, before(now))).collect()
 }
 
-/// All of them together, which no number of the kernel's makes overflow.
+/// Their sum, which cannot overflow with the kernel's numbers.
 pub(crate) fn total(counts: impl Iterator<Item = u64>) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
@@ -178,11 +178,11 @@ pub struct Change {
     pub softnet: Vec<Softnet>,
     /// Threads of the processes that were there at the later reading.
     pub threads: Vec<Thread>,
-    /// Threads of the kernel that work for the host.
+    /// Kernel threads that work for the host.
     pub kernel_threads: Vec<Thread>,
     /// Each CPU of the host.
     pub cpus: Vec<CpuTime>,
-    /// How long the processes' control groups were held back.
+    /// How long the processes' control groups were throttled.
     pub throttle: Throttle,
 }
 

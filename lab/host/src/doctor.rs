@@ -1,5 +1,4 @@
-//! Whether a figure that is taken on a machine now would be worth believing: a judgement of its
-//! manifest.
+//! Checks a manifest for problems that make results unreliable.
 
 mod device;
 mod host;
@@ -8,13 +7,13 @@ use crate::manifest::Manifest;
 use cpu::CpuList;
 use serde::Serialize;
 
-/// How bad it is.
+/// Its severity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// A figure that is taken now is not worth believing.
+    /// A result would be unreliable.
     Invalid,
-    /// A figure that is taken now can be repeated, but the machine could do better.
+    /// A result would be repeatable, but the machine is not at its best.
     Costs,
 }
 
@@ -28,10 +27,10 @@ impl Severity {
     }
 }
 
-/// Something that is not as it should be.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
     /// The finding.
     pub what: String,
@@ -54,10 +53,10 @@ impl Purpose {
     }
 }
 
-/// A rule: what is wrong with the machine in one respect, or nothing.
+/// A rule: checks one property of the machine, and returns a finding or `None`.
 type Rule = fn(&Manifest, &Purpose) -> Option<Finding>;
 
-/// All there are, those first that make most of a difference.
+/// All rules, those with the largest effect first.
 const RULES: [Rule; 13] = [
     host::one_cpu,
     host::debug_build,
@@ -74,7 +73,7 @@ const RULES: [Rule; 13] = [
     host::clock,
 ];
 
-/// Rules that look at one device, by its name.
+/// Rules for one device, by its name.
 const DEVICE_RULES: [device::Rule; 8] = [
     device::pause,
     device::one_queue,
@@ -86,7 +85,7 @@ const DEVICE_RULES: [device::Rule; 8] = [
     device::backlog,
 ];
 
-/// Findings of a machine, those that invalidate results first. Empty if all is well.
+/// Findings of a machine, those that invalidate results first. Empty if there are none.
 pub fn judge(manifest: &Manifest, purpose: &Purpose) -> Vec<Finding> {
     let mut found: Vec<_> = RULES.iter().filter_map(|rule| rule(manifest, purpose)).collect();
     for (name, device) in &manifest.devices {
@@ -97,7 +96,7 @@ pub fn judge(manifest: &Manifest, purpose: &Purpose) -> Vec<Finding> {
     found
 }
 
-/// A share as people read it.
+/// Formats a share.
 fn percent(share: f64) -> String {
     format!("{:.0} %", share * 100.0)
 }

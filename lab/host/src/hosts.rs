@@ -1,5 +1,5 @@
-//! Two hosts made of one machine: network namespaces for the server and for its clients, a veth
-//! pair between them, CPUs for each.
+//! Two hosts on one machine: network namespaces for the server and for its clients, a veth pair
+//! between them, CPUs for each.
 //!
 //! | | server | client |
 //! | --- | --- | --- |
@@ -27,27 +27,26 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::Command;
 use std::str::FromStr;
 
-/// Where the server answers.
+/// The server's IPv4 address.
 pub const SERVER: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 1);
-/// Where the server answers over IPv6.
+/// The server's IPv6 address.
 pub const SERVER6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 1);
 /// The client's host.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 99, 0, 2);
 /// The client's host over IPv6.
 pub const CLIENT6: Ipv6Addr = Ipv6Addr::new(0xfd99, 0, 0, 0, 0, 0, 0, 2);
-/// Addresses that the client's host has, too, and how many bits of them are given.
+/// Further addresses of the client's host, and their prefix length.
 pub const CLIENTS: (Ipv4Addr, u8) = (Ipv4Addr::new(10, 98, 0, 0), 16);
-/// The same of IPv6. Sockets take them as theirs without being told to
-/// (`net.ipv6.ip_nonlocal_bind`).
+/// The same for IPv6. Sockets can bind to them (`net.ipv6.ip_nonlocal_bind`).
 pub const CLIENTS6: (Ipv6Addr, u8) = (Ipv6Addr::new(0xfd98, 0, 0, 0, 0, 0, 0, 0), 64);
 
-/// Which of both hosts.
+/// One of the two hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// Where the server is.
+    /// The server's host.
     Server,
-    /// Where its clients are.
+    /// The clients' host.
     Client,
 }
 
@@ -94,7 +93,7 @@ impl fmt::Display for Side {
     }
 }
 
-/// How the hosts are made.
+/// Options of the hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Options {
     /// The prefix of their names: characters a-z, digits and hyphens.
@@ -115,11 +114,11 @@ impl Options {
     /// The name that is used where none is given.
     pub const NAME: &str = "lab";
 
-    /// With these CPUs, or else with one for each, the first two that we may use; one queue,
-    /// packets as on Ethernet.
+    /// With these CPUs, or with the first two that this process may use, one for each; one queue,
+    /// packet size of Ethernet.
     ///
     /// # Errors
-    /// There are CPUs to be chosen, and we may use one only.
+    /// CPUs must be chosen, and this process may use only one.
     pub fn new(name: &str, server: Option<&CpuList>, client: Option<&CpuList>) -> Result<Self> {
         let allowed = cpu::allowed().map_err(|e| {
             format!(
@@ -225,21 +224,21 @@ fn check_name(name: &str) -> Result<()> {
 /// The action of [`Hosts::up`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostsState {
-    /// They were not there, or not as wanted, and have been made.
+    /// They did not exist, or had other options, and have been created.
     Anew,
-    /// They were there as wanted. Polling threads have been pinned again.
+    /// They existed with these options. Polling threads have been pinned again.
     Already,
 }
 
-/// Two hosts that are there.
+/// Two existing hosts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hosts {
     options: Options,
 }
 
 impl Hosts {
-    /// Makes both, unless they are there as wanted; those of the same name that are not as wanted
-    /// are removed first, if no process is in them. Needs root.
+    /// Creates both, unless they exist with these options; hosts of the same name with other
+    /// options are removed first, if no process is in them. Needs root.
     ///
     /// # Errors
     /// An option is out of its bounds, a process is in the old ones, or a command failed: then
@@ -259,21 +258,22 @@ impl Hosts {
             return Err(format!("{name} is up with other options, and these are in it: {list}"));
         }
         make::unmake(&options.name)?;
-        // First: what is half made has a name when we are killed meanwhile.
+        // The state is written first, so that incomplete hosts have a name if this process is
+        // killed.
         state::write(options)?;
         let made = make::make(options).and_then(|()| hosts.pin());
         if let Err(error) = made {
-            // The first error says why; what cannot be removed either, `down` will name.
+            // The first error is the reason; `down` will name what cannot be removed either.
             let _ = make::unmake(&options.name);
             return Err(error);
         }
         Ok((hosts, HostsState::Anew))
     }
 
-    /// Those of that name, where they are up.
+    /// The hosts of this name, if they are up.
     ///
     /// # Errors
-    /// They are half made, or we may not look.
+    /// They are incomplete, or this process has no permission.
     pub fn find(name: &str) -> Result<Option<Self>> {
         check_name(name)?;
         match state::read(name)? {
@@ -303,7 +303,7 @@ impl Hosts {
         Ok(residents)
     }
 
-    /// How they were made.
+    /// Their options.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -317,7 +317,7 @@ impl Hosts {
         layout::pin(&self.options)
     }
 
-    /// Has these CPUs receive the packets of a host, with [`Layout::Steered`].
+    /// Makes these CPUs receive the packets of a host, with [`Layout::Steered`].
     ///
     /// # Errors
     /// There is no such CPU, or we are not root.
@@ -334,8 +334,8 @@ impl Hosts {
         tool::run("ip", &format!("-n {space} link set {device} xdp off"))
     }
 
-    /// A command on a host: in its namespace with its `/sys`, on its CPUs. What had been remade
-    /// since is pinned first.
+    /// A command on a host: in its namespace with its `/sys`, on its CPUs. Threads that were
+    /// created since are pinned first.
     ///
     /// # Errors
     /// As [`Self::pin`], or `words` is empty.

@@ -1,6 +1,5 @@
-//! The machine that is measured on: two hosts made of one, what their kernels count, what the
-//! machine is, whether a figure taken on it is worth believing, and its settings while one is
-//! taken.
+//! The machine under measurement: two hosts on it, the kernel's counters, its properties, problems
+//! that make results unreliable, and temporary settings.
 #![forbid(unsafe_code)]
 
 pub mod core_sets;
@@ -20,6 +19,6 @@ pub mod tune;
 /// An error: the attempt, its object, the reason, and what to do.
 pub type Result<T, E = String> = std::result::Result<T, E>;
 
-/// Where it is kept what is set up on this machine. Not below `/run/dunlin`, which a service
-/// manager may remove together with the server that it belongs to.
+/// Folder for the state of hosts and settings of this machine. Not below `/run/dunlin`, which a
+/// service manager may remove together with the server that it belongs to.
 pub const STATE: &str = "/run/dunlin-lab";

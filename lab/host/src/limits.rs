@@ -1,9 +1,9 @@
-//! How much of everything.
+//! Every maximum of this crate.
 
-/// UDP sockets of a network namespace that a reading looks at; of more, the first.
+/// UDP sockets of a network namespace in a reading; of more, the first.
 pub const SOCKETS_MAX: usize = 65_536;
 
-/// Threads of the processes that a reading looks at, all together; of more, the first.
+/// Threads of all processes in a reading; of more, the first.
 pub const THREADS_MAX: usize = 8_192;
 
 /// Bytes of a file below /proc or /sys that are read; what is longer is cut off.
@@ -29,7 +29,7 @@ pub const WATCH_TIME: std::time::Duration = std::time::Duration::from_millis(500
 /// Processes that a manifest names.
 pub const BUSY_PROCESSES_MAX: usize = 5;
 
-/// Network devices that a manifest looks at by itself; of more, the first.
+/// Network devices that a manifest chooses by itself; of more, the first.
 pub const DEVICES_MAX: usize = 32;
 
 /// Core sets of one size that are sorted into classes.

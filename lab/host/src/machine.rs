@@ -1,4 +1,4 @@
-//! Where the kernel shows itself: `/proc` and `/sys`, or a tree that looks like them.
+//! The files of the kernel: `/proc` and `/sys`, or a copy of them.
 
 use crate::tool::text;
 use std::fs;
@@ -11,7 +11,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The one we run on.
+    /// This machine.
     pub fn this() -> Self {
         Self::at("/")
     }
@@ -21,17 +21,17 @@ impl Machine {
         Self { root: root.into() }
     }
 
-    /// Whether it is the one we run on.
+    /// Whether it is this machine.
     pub fn is_this(&self) -> bool {
         self.root == Path::new("/")
     }
 
-    /// Where a file of it is; `file` as on the machine, without the first slash.
+    /// The path of one of its files; `file` is the path on the machine, without the first slash.
     pub fn path(&self, file: &str) -> PathBuf {
         self.root.join(file)
     }
 
-    /// A file's text without blanks at its ends. Nothing where it cannot be read or is empty.
+    /// A file's text without blanks at its ends. `None` if it cannot be read or is empty.
     pub fn read(&self, file: &str) -> Option<String> {
         let text = text(&self.path(file))?;
         let text = text.trim();

@@ -1,8 +1,8 @@
 //! A machine's properties that affect measurements.
 //!
-//! Two figures may be compared where the manifests of their machines agree in what matters. What
-//! never stays the same, such as the load, is under [`CurrentState`] and does not matter; what
-//! tells who the machine is, under [`Identity`], and is there only when asked for.
+//! Two results are comparable if the manifests of their machines agree in all relevant values.
+//! Values that always change, such as the load, are in [`CurrentState`] and are not relevant;
+//! values that identify the machine are in [`Identity`], and are included only on request.
 
 mod cpu;
 mod device;
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use sha1::{Digest, Sha1};
 use std::collections::BTreeMap;
 
-/// Which manifests can be read: what is below has this number.
+/// Version of the format of a manifest.
 pub const SCHEMA: u32 = 1;
 
 /// A machine's properties.
@@ -31,11 +31,11 @@ pub const SCHEMA: u32 = 1;
 pub struct Manifest {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// Sixteen hexadecimal digits: alike where all that matters is.
+    /// Sixteen hexadecimal digits: equal if all relevant values are equal.
     pub fingerprint: String,
     /// Its CPUs.
     pub cpu: Cpu,
-    /// How fast they run.
+    /// Their frequencies.
     pub frequency: Frequency,
     /// The hypervisor and control groups.
     pub virtualisation: Virtualisation,
@@ -45,9 +45,9 @@ pub struct Manifest {
     pub devices: BTreeMap<String, Device>,
     /// Settings of the network stack and of the scheduler (sysctl(8)) by name.
     pub sysctls: BTreeMap<String, String>,
-    /// Whether the kernel follows connections (conntrack): then each packet costs a look-up.
+    /// Whether the kernel tracks connections (conntrack), which costs a lookup per packet.
     pub conntrack: bool,
-    /// The program that measures.
+    /// The measuring program.
     pub software: Software,
     /// Values that always change.
     pub now: CurrentState,
@@ -56,18 +56,18 @@ pub struct Manifest {
     pub identity: Option<Identity>,
 }
 
-/// The program that measures.
+/// The measuring program.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Software {
     /// Its version.
     pub version: String,
-    /// The commit it was built of, `+` behind it where files had been changed; empty: unknown.
+    /// The commit of its source, with a `+` for uncommitted changes; empty if unknown.
     pub commit: String,
     /// The compiler.
     pub rustc: String,
     /// How it was built: `release`, `debug`.
     pub profile: String,
-    /// For which CPU (`-C target-cpu`); `generic` where none was said.
+    /// Its target CPU (`-C target-cpu`), by default `generic`.
     pub target_cpu: String,
 }
 
@@ -123,7 +123,7 @@ impl Manifest {
         Ok(manifest)
     }
 
-    /// Reads one that was written as JSON.
+    /// Reads a manifest from JSON.
     ///
     /// # Errors
     /// It is none, or one of another [`SCHEMA`].
@@ -136,7 +136,8 @@ impl Manifest {
         }
     }
 
-    /// Of all that matters. It tells manifests apart; it does not protect against forgery.
+    /// The hash of all relevant values. It identifies manifests; it does not protect against
+    /// forgery.
     fn hash(&self) -> String {
         let mut hash = Sha1::new();
         for (path, value) in leaves(self).into_iter().filter(|(path, _)| diff::matters(path)) {
@@ -180,7 +181,7 @@ const SYSCTLS: [&str; 30] = [
     "vm.swappiness",
 ];
 
-/// Where a setting is.
+/// The file of a setting.
 pub(crate) fn sysctl_file(name: &str) -> String {
     format!("proc/sys/{}", name.replace('.', "/"))
 }

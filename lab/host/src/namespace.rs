@@ -6,13 +6,13 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-/// Where the namespace of that name is (ip-netns(8)).
+/// The path of the namespace of this name (ip-netns(8)).
 pub fn path(name: &str) -> PathBuf {
     PathBuf::from("/run/netns").join(name)
 }
 
-/// Moves the calling thread, and what it starts from now on, into the namespace. Its `/sys` stays
-/// that of the one it comes from.
+/// Moves the calling thread, and the threads and processes that it starts later, into the
+/// namespace. Its `/sys` stays that of the one it comes from.
 ///
 /// # Errors
 /// There is no such namespace, or we are not root.

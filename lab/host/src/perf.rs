@@ -1,4 +1,5 @@
-//! What processes cost, by the tool `perf`: counts, and samples of the CPU clock by what runs.
+//! Costs of processes, by the tool `perf`: counts, and samples of the CPU clock by the running
+//! function.
 
 use crate::Result;
 use crate::tool::{command, not_started};
@@ -29,7 +30,7 @@ pub struct Counters {
     pub cache_misses: Option<u64>,
 }
 
-/// Samples by what ran.
+/// Samples by the running code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Samples {

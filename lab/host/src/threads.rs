@@ -1,4 +1,4 @@
-//! Threads of the kernel that work for a device or a CPU, and where they run.
+//! Kernel threads that work for a device or a CPU, and their CPUs.
 
 use crate::tool::text;
 use cpu::CpuList;
@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// A thread of the kernel.
+/// A kernel thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelThread {
     /// Its number.

@@ -1,4 +1,4 @@
-//! Containers with CPUs of their own.
+//! Claims: containers with exclusive CPUs.
 use crate::events::Event;
 use crate::groups::Groups;
 use crate::limits::CLAIMS_MAX;
@@ -11,15 +11,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// A container that has, or is to have, CPUs of its own.
+/// A container that has or requests exclusive CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// What names its pod.
+    /// Identifies its pod.
     pub pod: String,
     /// Its name in the pod, which it keeps when it starts again.
     pub name: String,
-    /// Its control group, below the root of the hierarchy. It may not be there yet.
+    /// Its control group, below the root of the hierarchy. It may not exist yet.
     pub path: String,
     /// Whole CPUs.
     pub cpus: usize,
@@ -27,20 +27,21 @@ pub struct Claim {
     pub near: Option<String>,
     /// Whole cores only.
     pub full_cores: bool,
-    /// The interrupts of that device come to its CPUs.
+    /// Whether the interrupts of that device go to its CPUs.
     pub interrupts: bool,
-    /// The quota that it would have, as `cpu.max` has it.
+    /// The quota that it would have, in the format of `cpu.max`.
     pub quota: String,
-    /// It has not ended. The CPUs of one that has wait for others of its pod.
+    /// Whether it runs. The CPUs of an ended container stay reserved for other containers of its
+    /// pod.
     pub is_running: bool,
 }
 
 impl<G: Groups> Manager<G> {
-    /// Notes a container that is to have CPUs of its own; the next pass gives it some.
+    /// Adds a container that requests exclusive CPUs; the next pass assigns them.
     ///
     /// As in the kubelet, CPUs of containers of its pod that have ended, such as init containers,
-    /// come first: those that it had itself, or else any. A container that has not ended, such as a
-    /// sidecar, keeps its own.
+    /// are used first: those that it had itself, or else any. A container that has not ended, such
+    /// as a sidecar, keeps its own.
     pub fn claim(
         &mut self,
         topology: &Topology,
@@ -84,7 +85,7 @@ impl<G: Groups> Manager<G> {
         let sets: Vec<CpuList> = ended.iter().map(|(_, path, _)| self.set_of(path)).collect();
         let reusable = sets.iter().fold(CpuList::default(), |all, set| all.union(set));
         let request = Request { cpus: claim.cpus, near: claim.near.clone() };
-        // No other group has what they had: nothing has to stay for others.
+        // No other group has these CPUs, so none must be left for others.
         let constraints =
             cpu_planner::Constraints { shared_min: 0, ..constraints(rules, claim.full_cores) };
         let own = match reusable.len() >= claim.cpus {
@@ -111,24 +112,24 @@ impl<G: Groups> Manager<G> {
         text.and_then(|text| CpuList::from_kernel(text).ok()).unwrap_or_default()
     }
 
-    /// Notes that a container has ended. Its CPUs wait for others of its pod.
+    /// Records that a container has ended. Its CPUs stay reserved for other containers of its pod.
     pub fn stopped(&mut self, id: &str) {
         if let Some(claim) = self.state.claims.get_mut(id) {
             claim.is_running = false;
         }
     }
 
-    /// Notes that a container is removed: its CPUs are free.
+    /// Records that a container was removed: its CPUs are free.
     pub fn removed(&mut self, id: &str) {
         self.state.claims.remove(id);
     }
 
-    /// Notes that a pod has ended: the CPUs of all its containers are free.
+    /// Records that a pod has ended: the CPUs of all its containers are free.
     pub fn pod_ended(&mut self, pod: &str) {
         self.state.claims.retain(|_, claim| claim.pod != pod);
     }
 
-    /// Forgets containers that the runtime does not have, and notes which of the others run.
+    /// Removes containers that the runtime does not have, and records which of the others run.
     pub fn keep_only(&mut self, running: &BTreeMap<String, bool>) {
         self.state.claims.retain(|id, _| running.contains_key(id));
         for (id, claim) in &mut self.state.claims {
@@ -136,7 +137,7 @@ impl<G: Groups> Manager<G> {
         }
     }
 
-    /// The CPUs of a container that has some for itself.
+    /// The exclusive CPUs of a container.
     pub fn own_cpus(&self, id: &str) -> Option<CpuList> {
         let claim = self.state.claims.get(id)?;
         Some(self.set_of(&claim.path)).filter(|cpus| !cpus.is_empty())

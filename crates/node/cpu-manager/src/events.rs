@@ -1,24 +1,24 @@
-//! What a pass tells.
+//! Events of a pass.
 use cpu::CpuList;
 use std::fmt;
 use std::time::Duration;
 
-/// What happened, or could not.
+/// An event or a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A group has CPUs of its own now, and why these.
+    /// A group has got exclusive CPUs; the reason of the choice.
     Assigned(String, CpuList, String),
-    /// CPUs of a group's own are not to be had any more: they are offline, or reserved.
+    /// Exclusive CPUs of a group became unusable: they are offline, or reserved.
     Lost(String, CpuList),
     /// A group shares again, or is gone.
     Released(String, CpuList),
-    /// What another program had changed is as it should be again: group, what was found, what is.
+    /// A change by another program was undone: group, the value found, the value set.
     Repaired(String, String, String),
-    /// Something is not as it should be: group, and what to do.
+    /// A fault of a group, and what to do.
     Failed(String, String),
-    /// An interrupt stays on CPUs that a group has for itself: its number, and the kernel's words.
+    /// An interrupt stays on exclusive CPUs: its number, and the error of the kernel.
     Fixed(u32, String),
-    /// All is as it was found.
+    /// All previous settings are restored.
     Restored,
 }
 
@@ -47,10 +47,10 @@ impl fmt::Display for Event {
     }
 }
 
-/// How things stand.
+/// The status after a pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// CPUs that groups have for themselves.
+    /// Exclusive CPUs.
     pub exclusive: CpuList,
     /// CPUs that all others share.
     pub shared: CpuList,
@@ -58,12 +58,13 @@ pub struct Summary {
     pub split: [usize; 3],
     /// Changes by other programs that were undone.
     pub repaired: u64,
-    /// Containers that ran before they had their CPUs: the manager was away, or none were free.
+    /// Containers that ran before they got their CPUs, because the manager was not running or none
+    /// were free.
     pub late: u64,
-    /// How long the container that had its CPUs last had waited for them since the manager learned
-    /// of it; 0 if they stood before it was created.
+    /// How long the last container that got CPUs had waited since the manager received it; 0 if
+    /// they were set before it was created.
     pub time_to_exclusive: Duration,
-    /// Groups that are partitions of the kernel.
+    /// Groups that are cpuset partitions.
     pub partitions: usize,
     /// Interrupts that were moved away from CPUs, or to them.
     pub interrupts: usize,

@@ -32,7 +32,7 @@ pub trait Groups {
     /// The kernel refuses the text, or the group is gone.
     fn write(&mut self, group: &str, file: &str, text: &str) -> io::Result<()>;
 
-    /// Has an interrupt go to CPUs, a list as the kernel writes it.
+    /// Sets the CPUs of an interrupt, in the kernel's list format.
     ///
     /// # Errors
     /// The interrupt is gone, or the kernel does not move it.
@@ -50,14 +50,14 @@ pub(crate) fn ancestors(group: &str) -> Vec<&str> {
     std::iter::once("").filter(|_| !group.is_empty()).chain(ends).collect()
 }
 
-/// The kernel's, mounted somewhere.
+/// The kernel's hierarchy.
 pub struct LiveGroups(PathBuf);
 
 impl LiveGroups {
     /// The hierarchy mounted at `root`, usually `/sys/fs/cgroup`.
     ///
     /// # Errors
-    /// It is not cgroup v2, or CPUs are not to be had there.
+    /// It is not cgroup v2, or has no cpuset controller.
     pub fn open(root: &Path) -> Result<Self, Failure> {
         let controllers = match fs::read_to_string(root.join("cgroup.controllers")) {
             Ok(controllers) => controllers,

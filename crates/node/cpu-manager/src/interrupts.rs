@@ -1,4 +1,4 @@
-//! Interrupts leave CPUs that a group has for itself, unless it claims them.
+//! Moves interrupts off exclusive CPUs, unless the group claims them.
 use crate::Failure;
 use crate::events::Event;
 use crate::groups::Groups;
@@ -9,8 +9,8 @@ use cpu_topology::Topology;
 use std::collections::BTreeMap;
 
 impl<G: Groups> Manager<G> {
-    /// Moves interrupts to where they belong. New ones, and those that another program has moved,
-    /// are seen by the next pass. What was found is noted first.
+    /// Moves interrupts to their CPUs. The next pass handles new ones, and those that another
+    /// program has moved. The previous setting is recorded first.
     pub(crate) fn steer_interrupts(
         &mut self,
         topology: &Topology,
@@ -60,7 +60,7 @@ impl<G: Groups> Manager<G> {
             match self.groups.set_interrupt(number, &target.to_string()) {
                 Ok(()) if target == base => drop(self.state.interrupts.remove(&number)),
                 Ok(()) => {}
-                // Some are bound by their driver, or to one CPU. It is said once.
+                // Some are bound by their driver, or to one CPU. Each is reported once.
                 Err(error) => {
                     self.state.interrupts.remove(&number);
                     self.immovable.insert(number);
@@ -94,8 +94,8 @@ impl<G: Groups> Manager<G> {
     }
 }
 
-/// Where an interrupt that no group claims belongs: to the CPUs that it was found on less those
-/// that groups have for themselves, or, if none is left, to all that are shared.
+/// The CPUs of an interrupt that no group claims: its previous CPUs without exclusive ones, or all
+/// shared CPUs if none is left.
 fn target(base: &CpuList, exclusive: &CpuList, online: &CpuList, shared: &CpuList) -> CpuList {
     let left = base.difference(exclusive);
     match left.intersection(online).is_empty() {

@@ -1,5 +1,5 @@
-//! Gives control groups (cgroup v2) CPUs of their own, by a rule file and as containers request
-//! them, and keeps all others off these.
+//! Gives control groups (cgroup v2) exclusive CPUs, by a rule file and by requests of containers,
+//! and keeps all other groups off these CPUs.
 #![forbid(unsafe_code)]
 
 mod claims;
@@ -28,7 +28,7 @@ pub use state::State;
 use std::fmt;
 use std::io;
 
-/// Why something could not be done: what failed, on what, and what to do.
+/// An error: what failed, on what, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure(pub String);
 
@@ -41,7 +41,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {}
 
 impl Failure {
-    /// An error of the system on a file, with advice where the permission lacks.
+    /// An error of the system on a file, with advice if the permission is missing.
     pub(crate) fn of(what: &str, place: impl fmt::Display, error: &io::Error) -> Self {
         let advice = match error.kind() {
             io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {

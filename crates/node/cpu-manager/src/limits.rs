@@ -1,4 +1,4 @@
-//! How much of everything.
+//! Every maximum of this crate.
 
 /// Rules in a file.
 pub const RULES_MAX: usize = 1_024;
@@ -9,8 +9,8 @@ pub const RULES_BYTES_MAX: u64 = 1_024 * 1_024;
 /// Bytes of the state file.
 pub const STATE_BYTES_MAX: u64 = 64 * 1_024 * 1_024;
 
-/// Control groups that are kept off; a node with more is an error.
+/// Control groups without rules or claims; a node with more is an error.
 pub const GROUPS_MAX: usize = 16_384;
 
-/// Containers with CPUs of their own, also those that have ended and whose pod has not.
+/// Containers with exclusive CPUs, including ended ones whose pod still runs.
 pub const CLAIMS_MAX: usize = 4_096;

@@ -18,7 +18,7 @@ pub struct Lock {
 }
 
 impl Lock {
-    /// Takes it.
+    /// Takes the lock.
     ///
     /// # Errors
     /// Another process has it, or the folder cannot be written.
@@ -37,8 +37,8 @@ impl Lock {
         )))
     }
 
-    /// The same, but ends the manager that has it, if it can be seen from here. What that one has
-    /// set stays.
+    /// The same, but first ends the manager that has it, if its process is visible here. The
+    /// settings of that manager stay.
     ///
     /// # Errors
     /// It does not end, or is one of a container.
@@ -49,7 +49,7 @@ impl Lock {
         while fcntl_lock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
             let now = holder(&file);
             let Some(pid) = now else {
-                // It has just ended, or is not to be seen.
+                // It has just ended, or its process is not visible.
                 if begin.elapsed() < Duration::from_secs(1) {
                     sleep(Duration::from_millis(20));
                     continue;
@@ -60,7 +60,7 @@ impl Lock {
                 )));
             };
             if ended != now {
-                // One that ends by itself meanwhile is as good.
+                // A manager that ends by itself meanwhile is no error.
                 let _ = kill_process(pid, Signal::TERM);
                 ended = now;
             }
@@ -87,7 +87,7 @@ fn open(state: &Path) -> Result<(PathBuf, File), Failure> {
     Ok((path, file))
 }
 
-/// The process that has the lock; `None`: there is none, or it is not to be seen from here.
+/// The process that has the lock; `None`: there is none, or it is not visible here.
 fn holder(file: &File) -> Option<Pid> {
     fcntl_getlk(file, &Flock::from(FlockType::WriteLock)).ok()??.pid
 }

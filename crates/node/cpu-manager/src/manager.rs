@@ -14,33 +14,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Keeps groups as a rule file says, and those of containers as these request.
+/// Keeps the CPU sets of groups as the rule file and the containers request.
 pub struct Manager<G> {
     pub(crate) groups: G,
     state_path: PathBuf,
     machine: String,
     pub(crate) state: State,
-    /// The state as the file has it.
+    /// The state as saved in the file.
     saved: State,
-    /// What this process has set, to tell repairs from new sets.
+    /// Sets written by this process, to distinguish repairs from new sets.
     applied: BTreeMap<String, CpuList>,
-    /// A state was lost: sets of groups may be ours, and are not taken for found ones.
+    /// Whether a state was lost: existing sets may be from this manager, and are not recorded as
+    /// previous settings.
     has_forgotten: bool,
-    /// Groups of which the kernel makes no partition.
+    /// Groups that the kernel refuses as partitions.
     pub(crate) unpartitioned: BTreeMap<String, Refused>,
     /// Interrupts that the kernel does not move.
     pub(crate) immovable: BTreeSet<u32>,
     /// Groups of containers that run and have no CPUs of their own yet, and since when.
     pub(crate) waiting: BTreeMap<String, Instant>,
-    /// The last set of those who share.
+    /// The last set of shared CPUs.
     last_shared: CpuList,
     pub(crate) summary: Summary,
 }
 
-/// What a pass wants, by group.
+/// The CPU sets that a pass wants, by group.
 pub(crate) type Wanted = BTreeMap<String, CpuList>;
 
-/// What a group with CPUs of its own asks for.
+/// The request of a group with exclusive CPUs.
 struct Want<'a> {
     path: &'a str,
     cpus: usize,
@@ -49,11 +50,11 @@ struct Want<'a> {
 }
 
 impl<G: Groups> Manager<G> {
-    /// Begins with the state of a file, if there is one for this machine. An unusable state file is
+    /// Starts with the saved state, if there is one for this machine. An unusable state file is
     /// renamed and reported; the manager starts without it.
     ///
     /// # Errors
-    /// A state that cannot be used cannot be moved aside.
+    /// An unusable state cannot be moved aside.
     pub fn new(groups: G, state_path: &Path) -> Result<(Self, Vec<Event>), Failure> {
         let machine = machine_id();
         let mut events = Vec::new();
@@ -81,15 +82,16 @@ impl<G: Groups> Manager<G> {
         Ok((manager, events))
     }
 
-    /// How things stood after the last pass.
+    /// The status after the last pass.
     pub fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// Compares what is with what is to be, and mends it: one pass.
+    /// Makes one pass: compares the kernel's settings with the wanted ones, and repairs
+    /// differences.
     ///
     /// # Errors
-    /// The kernel refuses everything, or the state cannot be kept. Groups keep what they have.
+    /// The kernel refuses every write, or the state cannot be saved. Groups keep their CPUs.
     pub fn reconcile(&mut self, topology: &Topology, rules: &Rules) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         if rules.policy == Policy::None {
@@ -133,7 +135,7 @@ impl<G: Groups> Manager<G> {
         Ok(())
     }
 
-    /// Groups of rules that are there, and those of containers, also before they are there.
+    /// Existing groups with rules, and groups of containers, also before they exist.
     fn wants<'a>(&'a self, rules: &'a Rules) -> Vec<Want<'a>> {
         let of_rules = rules.groups.iter().filter(|rule| self.is_there(&rule.path));
         let of_rules = of_rules.map(|rule| Want {
@@ -152,7 +154,7 @@ impl<G: Groups> Manager<G> {
         of_rules.chain(of_claims).collect()
     }
 
-    /// The CPUs of each group that wants some. Groups keep theirs as long as they can.
+    /// The CPUs of each group with a rule or a claim. Groups keep their CPUs as long as possible.
     fn assign(&self, topology: &Topology, rules: &Rules, events: &mut Vec<Event>) -> Wanted {
         let online = topology.online();
         let mut assigned = Wanted::new();
@@ -205,7 +207,7 @@ impl<G: Groups> Manager<G> {
         assigned
     }
 
-    /// The CPUs that a group has: by the state, or, where that was lost, by the kernel.
+    /// The CPUs of a group: from the state, or from the kernel if the state was lost.
     fn old_set(&self, path: &str) -> CpuList {
         let own = self.state.assigned.get(path).cloned();
         let own = match own {
@@ -219,11 +221,11 @@ impl<G: Groups> Manager<G> {
         self.groups.read(path, "cgroup.procs").is_ok()
     }
 
-    /// Has the kernel offer CPU sets beside and above the groups that get some.
+    /// Enables the cpuset controller for the siblings and the parents of the groups that get CPUs.
     fn switch_on(&mut self, assigned: &Wanted) -> Result<(), Failure> {
         let above: BTreeSet<String> =
             assigned.keys().flat_map(|path| ancestors(path)).map(str::to_owned).collect();
-        // A path sorts behind those that it is in.
+        // A path sorts after its parents.
         for group in above {
             let Ok(on) = self.groups.read(&group, CONTROL) else { continue };
             if on.split_whitespace().any(|one| one == "cpuset") {
@@ -238,13 +240,13 @@ impl<G: Groups> Manager<G> {
         Ok(())
     }
 
-    /// The CPUs of every group that matters: those with rules, those above them, and beside these
-    /// all others, which share.
+    /// The CPUs of every affected group: groups with rules, their parents, and the siblings of
+    /// both, which share.
     fn wanted(&self, assigned: &Wanted, shared: &CpuList) -> Result<Wanted, Failure> {
         let mut wanted = Wanted::new();
         let mut left = vec![String::new()];
         while let Some(group) = left.pop() {
-            // It may be gone by now.
+            // It may have been removed.
             for name in self.groups.children(&group).unwrap_or_default() {
                 let path = join(&group, &name);
                 let below = format!("{path}/");
@@ -269,8 +271,8 @@ impl<G: Groups> Manager<G> {
         Ok(wanted)
     }
 
-    /// Notes what is found in groups that are touched for the first time, and forgets those that
-    /// are gone.
+    /// Records the previous settings of groups that are changed for the first time, and removes
+    /// records of groups that no longer exist.
     fn remember(&mut self, wanted: &Wanted, assigned: &Wanted) {
         let there: Vec<String> =
             self.state.found.keys().filter(|path| self.is_there(path)).cloned().collect();
@@ -299,8 +301,8 @@ impl<G: Groups> Manager<G> {
         self.remember_partitions(assigned);
     }
 
-    /// Sets what is wanted: those who share leave first, and the kernel confirms it, before a group
-    /// gets CPUs of its own.
+    /// Applies the wanted sets: sharing groups leave first, and the kernel confirms it, before a
+    /// group gets exclusive CPUs.
     fn apply(
         &mut self,
         wanted: &Wanted,
@@ -320,7 +322,7 @@ impl<G: Groups> Manager<G> {
         for wanted_step in 0..3 {
             let mut now: Vec<(&String, &CpuList)> =
                 wanted.iter().filter(|(path, _)| step(path) == wanted_step).collect();
-            // A group that has a set leaves it before another one gets a part of that.
+            // A group leaves its set before another group gets a part of it.
             now.sort_by_key(|(path, _)| self.groups.read(path, CPUS).is_ok_and(|c| c.is_empty()));
             for (path, cpus) in now {
                 let Ok(found) = self.groups.read(path, CPUS) else { continue };
@@ -363,7 +365,7 @@ impl<G: Groups> Manager<G> {
         Ok(())
     }
 
-    /// How long containers have waited that have their CPUs now.
+    /// How long containers waited that have got their CPUs now.
     fn report_waits(&mut self, assigned: &Wanted, events: &[Event]) {
         let paths: BTreeSet<&String> =
             self.state.claims.values().map(|claim| &claim.path).collect();
@@ -398,7 +400,7 @@ impl<G: Groups> Manager<G> {
         write(&mut self.groups, group, file, text)
     }
 
-    /// Puts everything back as it was found, and forgets it.
+    /// Restores all previous settings, and deletes their record.
     fn restore(&mut self) -> Result<(), Failure> {
         restore(&mut self.groups, &self.state)?;
         self.state = State::default();

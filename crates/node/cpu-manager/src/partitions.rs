@@ -1,8 +1,8 @@
 //! Partitions of the kernel: the CPUs of one are taken away from all other groups, also from those
 //! that come while no manager runs, and from the processes in the root group.
 //!
-//! Since Linux 6.7 a partition's parent need not be a partition (`cpuset.cpus.exclusive`). Before,
-//! sets alone keep others off, and a group that comes is kept off by the next pass.
+//! Since Linux 6.7 a partition's parent need not be a partition (`cpuset.cpus.exclusive`). On older
+//! kernels only the sets keep other groups off, and the next pass keeps a new group off.
 use crate::Failure;
 use crate::groups::{EXCLUSIVE, Groups, PARTITION, ancestors};
 use crate::manager::{Manager, Wanted};
@@ -10,17 +10,17 @@ use cpu::CpuList;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Passes in which a partition that the kernel refuses is asked for again. A runtime that is about
-/// to fill a group keeps the kernel from it for a moment.
+/// Passes in which a refused partition is tried again. The kernel refuses for a moment while a
+/// runtime fills a group.
 const TRIES: u32 = 20;
 
-/// After these passes it is asked for so often.
+/// After these passes, the interval of tries, in passes.
 const RETRY: Duration = Duration::from_secs(10);
 
 const ROOT: &str = "root";
 const MEMBER: &str = "member";
 
-/// What the kernel was asked for in vain.
+/// Partitions that the kernel refused.
 pub(crate) struct Refused {
     cpus: CpuList,
     tries: u32,
@@ -42,7 +42,7 @@ impl<G: Groups> Manager<G> {
         self.groups.read(group, PARTITION).is_ok_and(|text| text.starts_with(ROOT))
     }
 
-    /// Notes what is found before partitions are made.
+    /// Records the previous settings before partitions are created.
     pub(crate) fn remember_partitions(&mut self, assigned: &Wanted) {
         let mut files: Vec<(String, &str)> = Vec::new();
         for path in assigned.keys().filter(|path| self.has_partitions(path)) {
@@ -58,7 +58,7 @@ impl<G: Groups> Manager<G> {
         }
     }
 
-    /// Ends the partition that a group is, if it is one, so that its set can change.
+    /// Ends the partition of a group, if it is one, so that its set can change.
     pub(crate) fn leave_partition(&mut self, group: &str) -> Result<(), Failure> {
         if self.is_partition(group) {
             self.write(group, PARTITION, MEMBER)?;
@@ -67,7 +67,7 @@ impl<G: Groups> Manager<G> {
         Ok(())
     }
 
-    /// Ends the partitions of groups that have no CPUs of their own any more.
+    /// Ends the partitions of groups that no longer have exclusive CPUs.
     pub(crate) fn leave_partitions(&mut self, assigned: &Wanted) -> Result<(), Failure> {
         let left: Vec<String> = (self.state.found.iter())
             .filter(|(path, files)| files.contains_key(PARTITION) && !assigned.contains_key(*path))
@@ -93,7 +93,7 @@ impl<G: Groups> Manager<G> {
             })
             .filter(|(path, _)| self.has_partitions(path))
             .collect();
-        // The groups above grant the CPUs first, the topmost one first of all.
+        // The parent groups grant the CPUs first, beginning at the root.
         let mut grants: BTreeMap<&str, CpuList> = BTreeMap::new();
         for (path, files) in &self.state.found {
             if files.contains_key(EXCLUSIVE) && !files.contains_key(PARTITION) {
@@ -146,7 +146,7 @@ impl<G: Groups> Manager<G> {
         if is_so(self) {
             return true;
         }
-        // What the kernel refuses is seen in what it says afterwards.
+        // The kernel reports a refusal only when the file is read again.
         drop(self.groups.write(path, PARTITION, MEMBER));
         drop(self.groups.write(path, EXCLUSIVE, &cpus.to_string()));
         drop(self.groups.write(path, PARTITION, ROOT));

@@ -1,8 +1,7 @@
-//! What a runtime says of a container, as this crate needs it.
+//! Interprets what a runtime reports about a container.
 
-/// The control group of a container below the root of the hierarchy, of what the runtime calls it:
-/// a path, or `slice:prefix:name` where systemd makes it. `None`: it has none, or is not below the
-/// root.
+/// The path of a container's control group below the root, from the runtime's name for it: a path,
+/// or `slice:prefix:name` with systemd. `None`: it has none, or is not below the root.
 pub fn group_path(cgroups_path: &str) -> Option<String> {
     let path = match cgroups_path.split(':').collect::<Vec<_>>()[..] {
         [slice, prefix, name] => {
@@ -35,8 +34,8 @@ fn slice_path(slice: &str) -> Option<String> {
     Some(ends.map(|end| format!("{}.slice/", &name[..end])).collect())
 }
 
-/// How many CPUs a container has for itself, by the kubelet's rule: those of a pod whose quality of
-/// service is Guaranteed, if they request whole CPUs. `None`: it shares.
+/// The number of exclusive CPUs of a container, by the kubelet's rule: those of a pod whose quality
+/// of service is Guaranteed, if they request whole CPUs. `None`: it shares.
 ///
 /// `cgroup_parent` is the pod's control group, which tells its quality of service; a pod outside
 /// of the kubelet's groups shares. `shares` are 1,024 for each CPU; a `quota` of 0 or less is none.

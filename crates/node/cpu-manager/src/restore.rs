@@ -1,4 +1,4 @@
-//! Putting back what was found.
+//! Restores previous settings.
 use crate::Failure;
 use crate::events::Event;
 use crate::groups::{CONTROL, EFFECTIVE, EXCLUSIVE, Groups, PARTITION};
@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Writes a file of a group; one that is gone needs nothing.
+/// Writes a file of a group; a removed group is skipped.
 pub(crate) fn write(
     groups: &mut impl Groups,
     group: &str,
@@ -28,11 +28,11 @@ pub(crate) fn write(
     }
 }
 
-/// Puts back what was found. Where this program has switched the controller on, it is switched off
-/// again, and the sets go with it.
+/// Restores previous settings. If this program enabled the controller, it disables it, which also
+/// removes the sets.
 pub(crate) fn restore(groups: &mut impl Groups, state: &State) -> Result<(), Failure> {
     for (number, cpus) in &state.interrupts {
-        // One that is gone, or was made immovable since, needs nothing.
+        // Interrupts that no longer exist, or can no longer be moved, are skipped.
         drop(groups.set_interrupt(*number, cpus));
     }
     // A partition ends before the groups that it is in lose its CPUs.
@@ -45,7 +45,7 @@ pub(crate) fn restore(groups: &mut impl Groups, state: &State) -> Result<(), Fai
     }
     for group in state.switched_on.iter().rev() {
         match groups.write(group, CONTROL, "-cpuset") {
-            // Another program has switched it on further down since: then the sets are written.
+            // If another program has enabled it further down since, the sets are written instead.
             Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {}
             _ => write(groups, group, CONTROL, "-cpuset")?,
         }
@@ -57,7 +57,8 @@ pub(crate) fn restore(groups: &mut impl Groups, state: &State) -> Result<(), Fai
             if groups.read(group, file).is_ok_and(|found| found == *text) {
                 continue;
             }
-            // The kernel refuses to empty the set of a group with processes. All CPUs are the same.
+            // The kernel refuses to empty the set of a group with processes. A set of all CPUs has
+            // the same effect.
             let refused = groups
                 .write(group, file, text)
                 .is_err_and(|error| error.kind() == io::ErrorKind::StorageFull && text.is_empty());
@@ -88,8 +89,8 @@ pub(crate) fn move_aside(path: &Path, fault: &str) -> Result<Event, Failure> {
     Ok(Event::Failed("the state".into(), what))
 }
 
-/// Puts everything back as the state of a file says it was found, and removes the file. Returns
-/// the number of groups; 0 where nothing was managed.
+/// Restores all settings that a state file records, and removes the file. Returns the number of
+/// groups; 0 if nothing was managed.
 ///
 /// # Errors
 /// The state cannot be used, or the kernel refuses. The file stays then.

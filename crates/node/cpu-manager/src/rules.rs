@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// What is to be.
+/// The rules.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rules {
-    /// Whether anything is to be.
+    /// Whether the rules are applied.
     #[serde(default)]
     pub policy: Policy,
     /// Whether interrupts leave CPUs that a group has for itself.
@@ -25,14 +25,14 @@ pub struct Rules {
     pub groups: Vec<Rule>,
 }
 
-/// Whether CPUs are given out.
+/// Whether CPUs are assigned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// Each rule's group has CPUs of its own.
+    /// The group of each rule has exclusive CPUs.
     #[default]
     Exclusive,
-    /// All is put back as it was found.
+    /// All previous settings are restored.
     None,
 }
 
@@ -61,7 +61,7 @@ pub struct Rule {
     /// Whole cores only.
     #[serde(default)]
     pub full_cores: bool,
-    /// The interrupts of the device `near` come to its CPUs.
+    /// Whether the interrupts of the device `near` go to its CPUs.
     #[serde(default)]
     pub interrupts: bool,
 }
@@ -71,7 +71,7 @@ fn list<'de, D: Deserializer<'de>>(deserializer: D) -> Result<CpuList, D::Error>
     CpuList::from_kernel(&text).map_err(serde::de::Error::custom)
 }
 
-/// A number of whole CPUs, and no fraction.
+/// An integer number of CPUs.
 fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<usize, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]

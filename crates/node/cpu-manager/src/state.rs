@@ -1,5 +1,5 @@
-//! What the manager must not forget: what it found, and who has which CPUs. The file is JSON in the
-//! form of [`durable`].
+//! The saved state of the manager: previous settings, and the CPUs of each group. The file is JSON
+//! in the form of [`durable`].
 use crate::Failure;
 use crate::claims::Claim;
 use crate::limits::STATE_BYTES_MAX;
@@ -10,7 +10,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// The form of a machine's file. Older versions wrote 2, or 1 without containers and interrupts.
+/// The form of the state file. Older versions wrote 2, or 1 without containers and interrupts.
 fn form(machine: &str) -> FileForm {
     let old = |form| {
         let begin = format!("dunlin-cpus {form} {machine} ").into();
@@ -25,25 +25,25 @@ fn form(machine: &str) -> FileForm {
     }
 }
 
-/// What is remembered.
+/// The saved state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
     /// CPUs of groups with rules, as the kernel writes them, by path.
     pub assigned: BTreeMap<String, String>,
-    /// Files as they were found, by group and name.
+    /// Previous contents of files, by group and name.
     pub found: BTreeMap<String, BTreeMap<String, String>>,
     /// Groups in which the cpuset controller was switched on for those below.
     pub switched_on: Vec<String>,
     /// Containers with CPUs of their own, by the id of the runtime.
     #[serde(default)]
     pub claims: BTreeMap<String, Claim>,
-    /// The CPUs that interrupts were found to go to, by number.
+    /// The previous CPUs of interrupts, by number.
     #[serde(default)]
     pub interrupts: BTreeMap<u32, String>,
 }
 
-/// What tells this machine from others.
+/// Identifies this machine.
 pub(crate) fn machine_id() -> String {
     let files = ["/etc/machine-id", "/proc/sys/kernel/hostname"];
     let texts = files.into_iter().filter_map(|file| fs::read_to_string(file).ok());
@@ -55,7 +55,7 @@ impl State {
     /// Reads the state of a machine; `None` if there is none yet.
     ///
     /// # Errors
-    /// What is there is not used. It stays as it is.
+    /// The existing file cannot be used. It is not changed.
     pub fn load(path: &Path, machine: &str) -> Result<Option<Self>, String> {
         let Some(mut content) = form(machine).open(path)? else { return Ok(None) };
         let mut text = Vec::new();
@@ -64,10 +64,10 @@ impl State {
         state.map(Some).map_err(|why| format!("{}: {why}", path.display()))
     }
 
-    /// Writes it, whole or not at all.
+    /// Writes it atomically.
     ///
     /// # Errors
-    /// The folder cannot be written; what was there stays.
+    /// The folder cannot be written; the old file stays.
     pub fn save(&self, path: &Path, machine: &str) -> Result<(), Failure> {
         let written = form(machine).replace(path, 0o644, |out| {
             serde_json::to_writer_pretty(out, self).map_err(io::Error::from)

@@ -15,7 +15,7 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
-    /// Reads them; what the kernel does not have is empty.
+    /// Reads them; a missing file is empty.
     pub fn take() -> Self {
         let text = |file: &str| crate::tool::text(Path::new(file)).unwrap_or_default();
         parse(&text("/proc/interrupts"), &text("/proc/softirqs"))

@@ -13,21 +13,21 @@ use std::path::Path;
 /// Packets of a device (`/proc/net/dev`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// That came in.
+    /// Received.
     pub rx_packets: u64,
     /// Bytes that came in, without preamble and checksum of the frames.
     pub rx_bytes: u64,
-    /// That came in and were thrown away for lack of room, those that the card missed included.
+    /// Received and dropped for lack of room, including those that the card missed.
     pub rx_drops: u64,
-    /// That came in damaged.
+    /// Received damaged.
     pub rx_errors: u64,
-    /// That went out.
+    /// Sent.
     pub tx_packets: u64,
-    /// Bytes that went out.
+    /// Bytes sent.
     pub tx_bytes: u64,
-    /// That were thrown away on the way out.
+    /// Dropped before they were sent.
     pub tx_drops: u64,
-    /// That could not be sent.
+    /// Failed to be sent.
     pub tx_errors: u64,
 }
 
@@ -49,7 +49,7 @@ impl Device {
 /// Packets that queueing disciplines of a device dropped or requeued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Qdisc {
-    /// Packets thrown away.
+    /// Dropped packets.
     pub drops: u64,
     /// Packets that the device did not take at once.
     pub requeues: u64,
@@ -78,13 +78,13 @@ pub struct Udp {
     pub in_errors: u64,
     /// Sent by sockets.
     pub out_datagrams: u64,
-    /// That a socket's receive buffer had no room for.
+    /// Dropped because a socket's receive buffer was full.
     pub receive_buffer_errors: u64,
-    /// That a socket's send buffer, or the device's queue, had no room for.
+    /// Dropped because a socket's send buffer, or the device's queue, was full.
     pub send_buffer_errors: u64,
     /// With a wrong checksum.
     pub checksum_errors: u64,
-    /// That all UDP sockets together had no memory for (`net.ipv4.udp_mem`).
+    /// Dropped because all UDP sockets together exceeded their memory (`net.ipv4.udp_mem`).
     pub memory_errors: u64,
 }
 
@@ -130,13 +130,14 @@ impl Udp {
 pub struct Socket {
     /// The port it is bound to.
     pub port: u16,
-    /// Whether it is a socket of IPv6.
+    /// Whether it is an IPv6 socket.
     pub is_ipv6: bool,
     /// Its number, which `/proc/PID/fd` shows as `socket:[NUMBER]`.
     pub inode: u64,
-    /// Datagrams it had no room for.
+    /// Datagrams dropped because it was full.
     pub drops: u64,
-    /// Bytes of memory that what waits in it takes; of the later reading, in a [`super::Change`].
+    /// Bytes of memory for datagrams that wait in it; in a [`super::Change`], those of the later
+    /// reading.
     pub waiting_bytes: u64,
 }
 
@@ -155,9 +156,9 @@ impl Socket {
 pub struct Softnet {
     /// The CPU.
     pub cpu: usize,
-    /// Packets it took.
+    /// Packets received.
     pub processed: u64,
-    /// Packets its backlog had no room for (`net.core.netdev_max_backlog`).
+    /// Packets dropped because its backlog was full (`net.core.netdev_max_backlog`).
     pub dropped: u64,
     /// How often it left packets for later (`net.core.netdev_budget`, `netdev_budget_usecs`).
     pub squeezed: u64,
@@ -270,8 +271,8 @@ pub(super) fn softnet(proc: &Path) -> Vec<Softnet> {
     parse_softnet(&read(proc, "softnet_stat"))
 }
 
-/// A line a CPU, hexadecimal columns; the thirteenth is the CPU's number, as those that are not
-/// online are left out. Kernels before 5.10 lack it.
+/// One line per CPU, hexadecimal columns; the thirteenth is the CPU's number, because offline CPUs
+/// are omitted. Kernels before 5.10 lack it.
 pub(super) fn parse_softnet(text: &str) -> Vec<Softnet> {
     let parse = |(index, line): (usize, &str)| {
         let counts: Vec<u64> =
@@ -293,7 +294,7 @@ pub(super) fn qdisc(device: &str) -> Qdisc {
     parse_qdisc(&told.unwrap_or_default())
 }
 
-/// Those that hold others (`mq`, `htb`) count what is within them already.
+/// Disciplines that contain others (`mq`, `htb`) already include their counts.
 pub(super) fn parse_qdisc(json: &str) -> Qdisc {
     #[derive(Deserialize)]
     struct Line {

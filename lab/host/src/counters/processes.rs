@@ -19,7 +19,7 @@ pub struct Thread {
     pub name: String,
     /// Time on a CPU.
     pub cpu_ns: u64,
-    /// Time it could have run and was not let: others were on its CPU.
+    /// Time in the run queue: other threads were on its CPU.
     pub run_delay_ns: u64,
 }
 
@@ -37,7 +37,7 @@ impl Thread {
     }
 }
 
-/// How long control groups were held back as their quota was used up (`cpu.stat`).
+/// How long control groups were throttled by their quota (`cpu.stat`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttle {
     /// How often.
@@ -133,8 +133,8 @@ pub(crate) fn stat_file(groups: &str) -> Option<String> {
     group_file(groups, "cpu", "cpu.stat")
 }
 
-/// Where a controller keeps a file of the group, below the folder of all groups: with cgroup v1,
-/// its hierarchy is a folder of its own. Where both are there, it is in v1.
+/// The path of a controller's file of the group, below the root of the hierarchies: with cgroup v1,
+/// each controller has a hierarchy of its own. If both versions have it, it is that of v1.
 pub(crate) fn group_file(groups: &str, controller: &str, file: &str) -> Option<String> {
     let mut unified = None;
     for line in groups.lines() {

@@ -5,8 +5,7 @@ use crate::tool::text;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Ticks a second in which `/proc` shows times: fixed at 100 for programs on Linux, whatever the
-/// kernel's own is (`USER_HZ`).
+/// Ticks a second in which `/proc` shows times: always 100 for programs on Linux (`USER_HZ`).
 const TICK_NS: u64 = 10_000_000;
 
 /// Time of a CPU by kind (`/proc/stat`), in steps of 10 ms.
@@ -22,14 +21,14 @@ pub struct CpuTime {
     pub irq_ns: u64,
     /// Softirqs: work that interrupts defer, such as receiving packets.
     pub softirq_ns: u64,
-    /// Stolen time: the hypervisor ran others while this CPU had work.
+    /// Steal time: the hypervisor ran other guests while this CPU had work.
     pub steal_ns: u64,
-    /// Nothing, or waiting for disks.
+    /// Idle, or waiting for disks.
     pub idle_ns: u64,
 }
 
 impl CpuTime {
-    /// All of it.
+    /// The sum.
     pub fn total_ns(&self) -> u64 {
         let parts = [
             self.user_ns,
@@ -42,7 +41,7 @@ impl CpuTime {
         total(parts.into_iter())
     }
 
-    /// The share of its time in which it did something, or would have but for others, 0 to 1.
+    /// The busy share of its time, including steal time, 0 to 1.
     pub fn busy(&self) -> f64 {
         match self.total_ns() {
             0 => 0.0,
@@ -51,9 +50,9 @@ impl CpuTime {
     }
 
     /// The change since `old`, read `wall_ns` earlier. The kernel measures idle time, and samples
-    /// what was stolen. All else is what its ticks found (`CONFIG_TICK_CPU_ACCOUNTING`), and of a
-    /// load in step with them each finds something, or none does: they only say in which parts the
-    /// time left is to be divided.
+    /// steal time. Other times are sampled by its ticks (`CONFIG_TICK_CPU_ACCOUNTING`), which is
+    /// wrong for a load in step with the ticks: so they only decide how the remaining time is
+    /// divided.
     pub(crate) fn since(&self, old: &Self, wall_ns: u64) -> Self {
         let steal_ns = self.steal_ns.saturating_sub(old.steal_ns);
         let idle_ns = self.idle_ns.saturating_sub(old.idle_ns);
@@ -67,7 +66,7 @@ impl CpuTime {
         let all = found.map(u128::from).iter().sum::<u128>().max(1);
         let part = |found: u64| (u128::from(used_ns) * u128::from(found) / all) as u64;
         let [user_ns, _, irq_ns, softirq_ns] = found.map(part);
-        // The kernel's is also what no tick has found.
+        // Time that no tick has found counts as kernel time.
         let system_ns = used_ns - user_ns - irq_ns - softirq_ns;
         Self { cpu: self.cpu, user_ns, system_ns, irq_ns, softirq_ns, steal_ns, idle_ns }
     }

@@ -1,4 +1,4 @@
-//! Rules that look at a network device.
+//! Rules for a network device.
 
 use super::Severity::{Costs, Invalid};
 use super::{Finding, Purpose};
@@ -29,7 +29,7 @@ impl ManifestOptions<'_> {
         lists.flat_map(|list| list.as_slice().to_vec()).collect()
     }
 
-    /// Those of `cpus` that are not to take packets.
+    /// The CPUs of `cpus` that must not receive packets.
     fn strangers(&self, cpus: &CpuList) -> CpuList {
         let ours = self.purpose.cpus();
         let strangers =

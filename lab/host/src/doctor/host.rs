@@ -1,19 +1,19 @@
-//! Rules that look at the whole machine.
+//! Rules for the machine.
 
 use super::Severity::{Costs, Invalid};
 use super::{Finding, Purpose, percent};
 use crate::manifest::Manifest;
 use cpu::CpuList;
 
-/// A share of a CPU that others may use before it shows: a server that has a CPU for itself loses
-/// as much of its rate.
+/// The share of a CPU that other processes may use without effect: a server that uses the CPU alone
+/// loses the same share of its rate.
 const BUSY_MAX: f64 = 0.05;
-/// A share of the time that the hypervisor may keep.
+/// The acceptable share of steal time.
 const STEAL_MAX: f64 = 0.01;
 /// Buffer space that a waiting DNS query takes: with its
 /// bookkeeping, as Linux counts it (`truesize`).
 const DATAGRAM_BYTES: i64 = 768;
-/// Datagrams that should have room: what comes at 200,000 a second in 20 ms.
+/// Datagrams for which a buffer should have room: those of 20 ms at 200,000 a second.
 const DATAGRAMS_MIN: i64 = 4_000;
 /// The highest acceptable cost of reading the clock.
 const CLOCK_COST_NS_MAX: f64 = 200.0;

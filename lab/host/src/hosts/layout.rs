@@ -1,4 +1,4 @@
-//! Which CPU pays for receiving.
+//! The CPU that receives packets.
 
 use super::{Options, Side};
 use crate::mask::write as mask;
@@ -8,14 +8,14 @@ use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Which CPU pays for receiving. What a host sends is paid for by the sender's CPU, up to the other
-/// end of the wire.
+/// The CPU that receives packets. The sender's CPU does the work of sending, up to the other end of
+/// the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layout {
-    /// The receiver's: each end of the wire has a polling thread (threaded NAPI) on its side's
-    /// CPU. The server's competes with what else runs there as any thread does; the clients' goes
-    /// first, as an interrupt does, since a generator that is busy would lose what has come.
+    /// The receiver's: each end of the link has a polling thread (threaded NAPI) on its host's CPU.
+    /// The server's thread has the normal priority; the clients' thread runs first, like an
+    /// interrupt, because a busy generator would lose packets.
     Whole,
     /// As `whole`, but what AF_XDP sends goes past the other end's polling thread, so that the
     /// sender's CPU runs the network stack of the receiver.
@@ -26,7 +26,7 @@ pub enum Layout {
 }
 
 impl Layout {
-    /// All there are.
+    /// All layouts.
     pub const ALL: [Self; 3] = [Self::Whole, Self::Shared, Self::Steered];
 
     /// Its name.
@@ -88,7 +88,8 @@ pub(super) fn steer(options: &Options, side: Side, cpus: &[usize]) -> Result<()>
     })
 }
 
-/// Pins the polling threads, each to the next CPU of its side, and has the clients' go first.
+/// Pins the polling threads, each to the next CPU of its side, and lets the clients' threads run
+/// first.
 pub(super) fn pin(options: &Options) -> Result<()> {
     for side in Side::ALL.into_iter().filter(|_| options.layout.polls()) {
         let cpus = options.cpus(side)?;

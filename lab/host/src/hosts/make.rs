@@ -1,4 +1,4 @@
-//! The commands by which both hosts come and go.
+//! The commands that create and remove both hosts.
 
 use super::{CLIENTS, CLIENTS6, Options, Side, check_name, device, layout, state};
 use crate::{Result, namespace, tool};
@@ -98,8 +98,7 @@ fn set_up(options: &Options, side: Side) -> Result<()> {
     }
 }
 
-/// Removes what there is of hosts of that name: what was never made, or has gone already, is no
-/// error.
+/// Removes all existing parts of the hosts of this name; missing parts are no error.
 pub(super) fn unmake(name: &str) -> Result<()> {
     check_name(name)?;
     for side in Side::ALL {

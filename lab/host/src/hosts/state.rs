@@ -33,7 +33,7 @@ pub(super) fn lock() -> Result<File> {
 pub(super) fn read(name: &str) -> Result<Option<Options>> {
     let path = file(name);
     match fs::read_to_string(&path) {
-        // One that was cut off while it was written is of hosts that are half made at most.
+        // A truncated state belongs to hosts that are at most partly created.
         Ok(text) => Ok(serde_json::from_str(&text).ok()),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(told(&path, &error)),
@@ -57,7 +57,7 @@ pub(super) fn forget(name: &str) -> Result<()> {
 /// A process within the bench.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NamespaceProcess {
-    /// On which host.
+    /// Its host.
     pub side: Side,
     /// Its number.
     pub pid: u32,
@@ -89,7 +89,7 @@ pub(super) fn end(name: &str) {
     let signal = |signal| {
         for resident in residents(name) {
             let pid = i32::try_from(resident.pid).ok().and_then(Pid::from_raw);
-            // A process that has gone meanwhile needs no signal.
+            // A process that has ended meanwhile needs no signal.
             let _ = pid.map(|pid| kill_process(pid, signal));
         }
     };
@@ -104,13 +104,13 @@ pub(super) fn end(name: &str) {
     }
 }
 
-/// Two hosts as they are.
+/// The status of two hosts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Status {
     /// How they were made.
     #[serde(flatten)]
     pub options: Options,
-    /// Each of both.
+    /// Each host.
     pub hosts: Vec<HostStatus>,
     /// The processes in them.
     pub residents: Vec<NamespaceProcess>,

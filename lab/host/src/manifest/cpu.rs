@@ -1,4 +1,4 @@
-//! CPUs, and how fast they run.
+//! CPUs and their frequencies.
 
 use crate::machine::Machine;
 use serde::{Deserialize, Serialize};
@@ -78,7 +78,8 @@ impl Cpu {
         }
     }
 
-    /// In words which CPUs share which cache; one of instructions is as that of data.
+    /// Describes which CPUs share which cache; instruction caches are omitted, because they equal
+    /// data caches.
     pub fn shared_caches(&self) -> String {
         let mut levels: BTreeMap<(i64, &str), Vec<&str>> = BTreeMap::new();
         for cache in self.caches.iter().filter(|cache| cache.kind != "Instruction") {
@@ -151,7 +152,7 @@ pub struct Frequency {
     pub boost: Option<bool>,
     /// The idle driver and governor.
     pub idle: String,
-    /// How deeply they may sleep.
+    /// Idle states that they may use.
     pub idle_states: Vec<IdleState>,
 }
 

@@ -26,7 +26,7 @@ pub struct Device {
     pub speed: i64,
     /// Bytes of a packet, at most.
     pub mtu: i64,
-    /// Packets that wait to be sent, at most.
+    /// Length of its send queue, in packets.
     pub send_queue: i64,
     /// Receive queues in use.
     pub rx_queues: usize,
@@ -36,7 +36,7 @@ pub struct Device {
     pub channels: BTreeMap<String, String>,
     /// Room in its rings (ethtool -g).
     pub rings: BTreeMap<String, String>,
-    /// When it interrupts (ethtool -c).
+    /// Interrupt coalescing (ethtool -c).
     pub coalescing: BTreeMap<String, String>,
     /// Whether it sends and obeys pause frames (ethtool -a).
     pub pause: BTreeMap<String, String>,
@@ -53,10 +53,10 @@ pub struct Device {
     pub xps: BTreeMap<String, String>,
     /// Whether threads of the kernel poll it.
     pub threaded: bool,
-    /// Nanoseconds that packets may be held back to be joined, and how often interrupts may be put
-    /// off: `gro_flush_timeout`, `napi_defer_hard_irqs`.
+    /// Nanoseconds that packets may be delayed for GRO, and how often interrupts may be deferred:
+    /// `gro_flush_timeout`, `napi_defer_hard_irqs`.
     pub deferral: String,
-    /// How packets queue up to be sent.
+    /// Its queueing discipline.
     pub qdisc: String,
     /// How an XDP program is attached; empty: none is.
     pub xdp: String,
@@ -65,7 +65,7 @@ pub struct Device {
 }
 
 /// Devices that are up and plugged in; where there are none, those that are up, but for the
-/// loopback one. Those of containers, which come and go, decide nothing.
+/// loopback one. Devices of containers are ignored.
 pub fn devices_up(machine: &Machine) -> Vec<String> {
     let is_up = |name: &String| {
         let state = machine.read(&format!("{NET}/{name}/operstate"));
@@ -147,7 +147,7 @@ fn read_settings(name: &str, device: &mut Device) {
     device.xdp = ethtool::xdp(&ip);
 }
 
-/// A mask without a bit says nothing.
+/// An empty mask is unknown.
 fn unset(mask: &str) -> String {
     let is_set = mask.chars().any(|digit| !matches!(digit, '0' | ','));
     if is_set { mask.to_owned() } else { String::new() }

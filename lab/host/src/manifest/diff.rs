@@ -1,29 +1,29 @@
-//! In what two manifests differ, and whether that matters.
+//! Differences of two manifests, and their relevance.
 
 use super::Manifest;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One value in which two manifests differ.
+/// A value that differs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Where it is, such as `devices.eth0.rings.rx`.
+    /// Its path, such as `devices.eth0.rings.rx`.
     pub path: String,
     /// The one's; none where it has no such value.
     pub a: Option<String>,
     /// The other's.
     pub b: Option<String>,
-    /// Whether figures of both may not be compared for it.
+    /// Whether it makes results incomparable.
     pub matters: bool,
 }
 
-/// Values that never affect a result, and the version under test. By what
-/// compiler and for which CPU it was built does matter.
+/// Values that never affect a result, and the version under test. Its compiler and target CPU are
+/// relevant.
 const HARMLESS: [&str; 6] =
     ["fingerprint", "identity.", "now.", "software.commit", "software.version", "schema"];
 
-/// Whether figures may not be compared if this value differs.
+/// Whether results are not comparable if this value differs.
 pub(super) fn matters(path: &str) -> bool {
     !HARMLESS.iter().any(|prefix| path.starts_with(prefix))
 }
@@ -69,7 +69,7 @@ fn collect(path: &str, value: &Value, found: &mut BTreeMap<String, String>) {
     }
 }
 
-/// In what both differ: what matters first, each by its place.
+/// All differences, relevant ones first, in the order of their paths.
 pub fn diff(a: &Manifest, b: &Manifest) -> Vec<Difference> {
     let (a, b) = (leaves(a), leaves(b));
     let paths: BTreeSet<&String> = a.keys().chain(b.keys()).collect();

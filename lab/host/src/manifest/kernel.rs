@@ -7,7 +7,7 @@ use crate::threads;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Words of the command line that decide how fast things are. Others may be secrets.
+/// Words of the command line that affect speed. Others may be secrets.
 const WORDS: [&str; 34] = [
     "amd_iommu",
     "amd_pstate",
@@ -60,9 +60,9 @@ pub struct Kernel {
     pub nohz_full: String,
     /// The preemption model; empty if unknown.
     pub preemption: String,
-    /// Weaknesses of the CPU, and what is done about them.
+    /// Vulnerabilities of the CPU and their mitigations.
     pub vulnerabilities: BTreeMap<String, String>,
-    /// When memory comes in large pages.
+    /// Mode of transparent huge pages.
     pub huge_pages: String,
     /// The clock source.
     pub clock_source: String,
@@ -133,10 +133,9 @@ pub struct Virtualisation {
     pub hypervisor: String,
     /// The container we are in; empty: none.
     pub container: String,
-    /// CPUs' worth of time that a control group grants; none: all.
+    /// CPU quota of the control group, in CPUs; `None`: no quota.
     pub quota: Option<f64>,
-    /// The CPUs that our control group may use, as a list. Where this very process was bound to
-    /// decides nothing.
+    /// The CPUs that our control group may use, as a list. The affinity of this process is ignored.
     pub allowed: String,
 }
 

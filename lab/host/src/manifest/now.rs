@@ -24,15 +24,15 @@ pub struct CurrentState {
     pub busiest: Vec<Busy>,
     /// The frequency of each CPU in MHz, where known.
     pub mhz: BTreeMap<usize, f64>,
-    /// How often CPUs slowed down as they were too hot.
+    /// Number of thermal throttling events.
     pub thermal_throttles: i64,
-    /// How often our control group was held back as its quota was used up.
+    /// How often the control group of this process was throttled.
     pub quota_throttles: u64,
     /// Pages that were swapped in and out since the machine was started.
     pub swapped_pages: u64,
     /// The same, while it was watched.
     pub swaps_pages: u64,
-    /// Connections that are followed; none where none are.
+    /// Tracked connections; `None` without connection tracking.
     pub connections: Option<i64>,
     /// The cost of reading the clock, in nanoseconds (`CLOCK_MONOTONIC`).
     pub clock_cost_ns: f64,
@@ -53,7 +53,8 @@ impl CurrentState {
     /// Watches a machine for [`WATCH_TIME`]; of a tree of files, what it says at once.
     pub(super) fn watch(machine: &Machine) -> Self {
         let proc = machine.path("proc");
-        // The CPUs last, and first again: what looking at processes takes is our own doing.
+        // CPUs are read last before the pause and first after it, so that reading processes does
+        // not count.
         let (swaps, processes) = (swapped(machine), processes(machine));
         let times = cpu_times(&proc);
         let began = Instant::now();
@@ -147,7 +148,7 @@ fn swapped(machine: &Machine) -> u64 {
     total(text.lines().filter_map(count))
 }
 
-/// The least of some attempts: others do not count.
+/// The minimum of some attempts.
 fn clock_cost_ns() -> f64 {
     const ASKED: u32 = 2_000;
     let attempt = |_| {

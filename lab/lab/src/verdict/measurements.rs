@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
-/// All that is known of one run.
+/// All measurements of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measurements {
     /// The generator's own counts.
@@ -12,20 +12,20 @@ pub struct Measurements {
     pub balance: Balance,
     /// Where packets were dropped.
     pub drops: Drops,
-    /// The server's side of the machine; absent for a server elsewhere.
+    /// The server's side of the machine; absent for a server on another machine.
     pub server: Option<SideUse>,
     /// The generator's side.
     pub generator: Option<SideUse>,
     /// How queries spread over the server's sockets.
     pub flows: Option<SocketSpread>,
-    /// The rate of an echo in the same place and minute.
+    /// The rate of an echo in the same place, before and after the run.
     pub ceiling: Option<Ceiling>,
 }
 
 impl Measurements {
     /// These measurements without the counters of a network stack that counted datagrams of others,
-    /// such as those of a resolver to and from other servers: its sockets took more than was sent,
-    /// and no device says how much came.
+    /// such as those of a resolver to and from other servers: its sockets received more than was
+    /// sent, and no device counts what arrived.
     pub(super) fn without_foreign_datagrams(&self) -> Cow<'_, Self> {
         let (balance, drops) = (&self.balance, &self.drops);
         let taken = balance.read_server.map(|read| read + drops.server_socket.unwrap_or(0));
@@ -43,7 +43,7 @@ impl Measurements {
 pub struct LoadResult {
     /// Whether queries went out by a plan (open loop), or as answers came (closed loop).
     pub open: bool,
-    /// How long it took, seconds.
+    /// Its length, seconds.
     pub seconds: f64,
     /// Queries due by the plan; in a closed loop those sent.
     pub planned: u64,
@@ -61,7 +61,7 @@ pub struct LoadResult {
     pub wrong: u64,
     /// How late one query in a thousand was sent, µs (p99.9).
     pub lateness_us: f64,
-    /// The longest that nothing at all ran on one of its CPUs though a timer was due, µs.
+    /// The longest stall of one of its CPUs: nothing ran although a timer was due, µs.
     pub stalled_us: Option<f64>,
 }
 
@@ -140,7 +140,7 @@ pub struct Drops {
 /// One side of the bench: a program, and what the kernel does for it, on the CPUs it may use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SideUse {
-    /// How many CPUs it may use.
+    /// Number of CPUs that it may use.
     pub cpus: f64,
     /// CPU time of its processes, seconds.
     pub process_s: f64,
@@ -149,11 +149,11 @@ pub struct SideUse {
     /// CPU time of the thread that used most, of its processes or of the kernel for it, seconds:
     /// one that has no more cannot use the other CPUs.
     pub busiest_s: f64,
-    /// How long one of these was ready and did not run, that which waited longest, seconds.
+    /// The longest time in the run queue of one of these threads, seconds.
     pub waited_s: f64,
     /// Other processes that ran on its CPUs.
     pub competing: Option<CompetingProcess>,
-    /// CPU time the hypervisor gave to others, of the CPU that lost most, seconds (steal).
+    /// Steal time of the CPU that lost most, seconds.
     pub steal_s: f64,
     /// How long its control group was throttled, on all CPUs together, seconds.
     pub throttled_s: f64,
@@ -162,14 +162,14 @@ pub struct SideUse {
 }
 
 impl SideUse {
-    /// Which share of its CPUs the side used, or its busiest thread of one, whichever is more.
+    /// The used share of the side's CPUs, or of one CPU by its busiest thread, whichever is higher.
     pub fn busy(&self, seconds: f64) -> f64 {
         let all = (self.process_s + self.kernel_s) / (self.cpus * seconds).max(f64::EPSILON);
         all.max(self.busiest_s / seconds.max(f64::EPSILON)).min(1.0)
     }
 }
 
-/// Strangers on a CPU.
+/// Other processes on a CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompetingProcess {
     /// The name and PID of the process that ran most, such as `stress (4711)`, and whether it was
@@ -204,12 +204,12 @@ pub struct Ceiling {
 }
 
 impl Ceiling {
-    /// Between both measures.
+    /// The mean of both measurements.
     pub fn middle(&self) -> f64 {
         f64::midpoint(self.before, self.after)
     }
 
-    /// How far both lie apart, as a share of the higher one.
+    /// The difference of both, as a share of the higher one.
     pub fn drift(&self) -> f64 {
         1.0 - self.before.min(self.after) / self.before.max(self.after).max(f64::EPSILON)
     }

@@ -1,4 +1,4 @@
-//! Numbers as sentences have them.
+//! Numbers in sentences.
 
 /// `18211` as `18,211`.
 pub fn thousands(number: u64) -> String {

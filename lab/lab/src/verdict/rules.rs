@@ -1,29 +1,29 @@
-//! The rules, one thing each.
+//! The rules, one function for each cause.
 
 use super::{Cause, Drops, Measurements, SideUse, Verdict, percent, thousands};
 
-/// The least share of queries answered in time at which nothing bounded the figure.
+/// If at least this share of the queries is answered in time, nothing limited the figure.
 const IN_TIME: f64 = 0.999;
-/// How late one query in a thousand may be, µs, for a plan to be kept: less than a timer's tick
-/// on a machine that has other things to do.
+/// The p99.9 of lateness, µs, up to which a plan counts as kept: less than a timer's tick on a busy
+/// machine.
 const LATENESS_US_MAX: f64 = 20_000.0;
-/// How late it must be to be the cause of loss elsewhere, µs: what was held back so long leaves at
-/// once, and no buffer takes that.
+/// The lateness, µs, that can cause loss at the server: delayed queries leave in one burst, which
+/// overflows buffers.
 const BEHIND_US: f64 = 100_000.0;
-/// The least share of the plan that must have been sent.
+/// The minimum share of the plan that must have been sent.
 const SENT_MIN: f64 = 0.999;
-/// From which share on a side is busy.
+/// A side is busy from this share on.
 const BUSY: f64 = 0.9;
-/// The share of one of a side's CPUs that other processes must have used.
+/// Other processes are a cause if they used this share of one of a side's CPUs.
 const TAKEN: f64 = 0.25;
-/// Which share of the loss a place must hold to be its cause.
+/// A place is the cause of loss if it has this share of it.
 const MOST: f64 = 0.5;
-/// How far two measures of one echo may lie apart in an unchanged machine.
+/// The largest difference between two measurements of one echo on an unchanged machine.
 pub const CHANGED: f64 = 0.25;
-/// The share of an echo's rate from which on the generator has no more to give.
+/// From this share of an echo's rate on, the generator is at its limit.
 pub const HEADROOM: f64 = 0.9;
-/// Which share of the plan counters that should agree may differ by, as packets of others pass
-/// devices, too.
+/// Counters that should agree may differ by this share of the plan, because devices also count
+/// other packets.
 const AGREE: f64 = 0.02;
 /// Bytes that wait in a socket which is not read fast enough, when the last query was sent.
 const WAITING: u64 = 64 << 10;
@@ -38,13 +38,13 @@ fn share(part: u64, whole: u64) -> f64 {
     part as f64 / whole.max(1) as f64
 }
 
-/// True where `count` is what most of the loss is made of, and that is a loss at all.
+/// Whether `count` is most of the loss, and there is a loss.
 fn is_most(count: u64, e: &Measurements) -> bool {
     let is_loss = share(e.load.lost(), e.load.planned) > 1.0 - IN_TIME;
     is_loss && share(count, e.load.lost()) >= MOST
 }
 
-/// True where counters that should agree differ by more than what others may have sent.
+/// Whether counters that should agree differ by more than other processes may have sent.
 fn is_beyond_others(count: u64, e: &Measurements) -> bool {
     share(count, e.load.planned) > AGREE
 }
@@ -84,7 +84,7 @@ pub fn all_answered(e: &Measurements) -> Option<Verdict> {
     )
 }
 
-/// The same echo came to something else after the run than before it.
+/// The rate of the echo changed between before and after the run.
 pub fn machine_changed(e: &Measurements) -> Option<Verdict> {
     let ceiling = e.ceiling.as_ref()?;
     if ceiling.drift() <= CHANGED {
@@ -98,8 +98,8 @@ pub fn machine_changed(e: &Measurements) -> Option<Verdict> {
     )
 }
 
-/// More was read than has arrived. The other way round it says nothing: what a device counts holds
-/// others' packets, too.
+/// More was read than has arrived. The opposite is no sign, because a device also counts other
+/// packets.
 pub fn contradiction(e: &Measurements) -> Option<Verdict> {
     let places = e.balance.places();
     for (before, after) in [(2, 3), (6, 7)] {
@@ -115,13 +115,13 @@ pub fn contradiction(e: &Measurements) -> Option<Verdict> {
     None
 }
 
-/// Not all was sent, or not when it was due.
+/// Not all queries were sent, or not in time.
 fn fell_behind(e: &Measurements) -> bool {
     let sent = share(e.load.sent, e.load.planned);
     e.load.open && (sent < SENT_MIN || e.load.lateness_us > LATENESS_US_MAX)
 }
 
-/// That is so, and not just a little beside what was lost elsewhere.
+/// The same, if the amount is significant compared with other losses.
 fn far_behind(e: &Measurements) -> bool {
     let little = share(e.load.sent, e.load.planned) >= SENT_MIN && e.load.lateness_us <= BEHIND_US;
     fell_behind(e) && !little
@@ -130,7 +130,7 @@ fn far_behind(e: &Measurements) -> bool {
 /// The other process that kept a side's threads from a CPU.
 fn displaced(side: &SideUse, e: &Measurements) -> Option<String> {
     let seconds = e.load.seconds;
-    // A look takes some time: what others used in it may come to more than there was.
+    // Reading takes some time, so the CPU time of other processes may exceed the total.
     let of_one = |time_s: f64| percent((time_s / seconds).min(1.0));
     let enough = |time_s: f64| time_s >= seconds * TAKEN;
     if enough(side.steal_s) {
@@ -162,7 +162,7 @@ pub fn generator_displaced(e: &Measurements) -> Option<Verdict> {
     say(Cause::Host, format!("the generator kept no plan: {why}"))
 }
 
-/// Late, or its own socket overran: both come of a generator that does not run.
+/// Late queries and overflows of its own socket both happen if the generator does not run.
 fn behind_or_deaf(e: &Measurements) -> bool {
     far_behind(e) || !e.load.open || is_most(e.drops.generator_socket.unwrap_or(0), e)
 }
@@ -189,17 +189,17 @@ pub fn link_full(e: &Measurements) -> Option<Verdict> {
     )
 }
 
-/// The generator did not send what was due when it was due.
+/// The generator did not send queries when they were due.
 pub fn generator_behind(e: &Measurements) -> Option<Verdict> {
     if far_behind(e) { behind(e) } else { None }
 }
 
-/// It did, but a little late, and nothing else explains what is missing.
+/// It did, but a little late, and no other cause explains the loss.
 pub fn generator_late(e: &Measurements) -> Option<Verdict> {
     if fell_behind(e) { behind(e) } else { None }
 }
 
-/// The generator was late: by itself, or as its CPU was not there.
+/// The generator was late: by itself, or because it did not get its CPU.
 fn behind(e: &Measurements) -> Option<Verdict> {
     let sent = of_planned(e.load.sent, e);
     let late = e.load.lateness_us / 1_000.0;
@@ -413,8 +413,8 @@ pub fn generator_socket(e: &Measurements) -> Option<Verdict> {
     )
 }
 
-/// Nothing was dropped, and one side had no CPU left: what came late or, in a closed loop, not
-/// faster.
+/// Nothing was dropped, and one side had no CPU time left: answers were late or, in a closed loop,
+/// not faster.
 pub fn server_busy(e: &Measurements) -> Option<Verdict> {
     let busy = |side: &Option<SideUse>| side.as_ref().map(|side| side.busy(e.load.seconds));
     let (server, generator) = (busy(&e.server)?, busy(&e.generator));

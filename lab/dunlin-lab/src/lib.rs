@@ -148,10 +148,10 @@ enum Act {
     /// Reproduce a published benchmark: repeat its steps in its order, and compare its figures with
     /// new ones.
     ///
-    /// isc-2015: an echo by number of processes, client and core set. bind-2008: resolvers on 1 to
-    /// N cores, hits and unique names, by a ramp. kdns: servers on the same cores. The report says
-    /// of each finding of the original whether it holds, does not, or cannot be seen on this
-    /// machine, and why. Needs root.
+    /// isc-2015: an echo, by number of processes, client and core set. bind-2008: resolvers on 1 to
+    /// N cores, with cached and unique names, under rising load. kdns: servers on the same cores.
+    /// The report says of each finding of the original whether it holds, does not, or cannot be
+    /// seen on this machine, and why. Needs root.
     #[command(after_help = reproduce::EXAMPLES)]
     Reproduce(Box<reproduce::Reproduce>),
     /// Measure the effect of exclusive CPUs on workloads, with and without `dunlin cpus manage`.

@@ -30,7 +30,7 @@ pub struct Burst {
 pub struct Slot<'b> {
     /// The part that fits.
     pub message: &'b mut [u8],
-    /// Whether that is not all of it.
+    /// Whether the datagram was truncated.
     pub is_cut: bool,
     pub peer: PeerAddress,
 }
@@ -73,8 +73,8 @@ impl Burst {
         }
     }
 
-    /// Waits for the first datagram as long as the socket's patience lasts, and takes what else is
-    /// there. How many; 0 where none came.
+    /// Waits for the first datagram up to the socket's receive timeout, and takes those that are
+    /// ready with it. Returns their number, 0 after the timeout.
     ///
     /// # Errors
     /// The socket cannot be used any more.
@@ -99,7 +99,7 @@ impl Burst {
         Ok(self.used)
     }
 
-    /// One of those received.
+    /// A received datagram.
     #[inline]
     pub fn slot(&mut self, slot: usize) -> Slot<'_> {
         assert!(slot < self.used);
@@ -114,7 +114,7 @@ impl Burst {
         }
     }
 
-    /// Queues the first `len` bytes of a slot, to whom it came from. Once a slot.
+    /// Queues the first `len` bytes of a slot as a reply to its sender, once per slot.
     #[inline]
     pub fn queue(&mut self, slot: usize, len: usize) {
         assert!(len <= ROOM && slot < self.used && self.queued < self.used);
@@ -128,8 +128,8 @@ impl Burst {
         self.queued += 1;
     }
 
-    /// Sends what is queued. How many there were, and how many the kernel took; one that it
-    /// refuses is left out and the next one tried, unless there is no room for any.
+    /// Sends the queued replies. Returns how many there were and how many the kernel accepted;
+    /// after a refused one it tries the next, unless the send buffer is full.
     #[inline]
     pub fn send(&mut self, fd: BorrowedFd<'_>) -> (usize, usize) {
         let (mut done, mut taken) = (0, 0);

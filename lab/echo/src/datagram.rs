@@ -35,8 +35,8 @@ impl Datagram {
         Self { buffer: Box::new([0; ROOM]), peer: PeerAddress::NONE }
     }
 
-    /// Receives one and answers it. False where none came: at once with `MSG_DONTWAIT`, else when
-    /// the socket's patience has ended.
+    /// Receives one and answers it. Returns false if there was none: at once with `MSG_DONTWAIT`,
+    /// else after the receive timeout.
     ///
     /// # Errors
     /// The socket cannot be used any more.

@@ -1,4 +1,4 @@
-//! The echo: processes, their threads, and what they count.
+//! The echo: processes, their threads and counters.
 
 mod process;
 
@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 use worker::StopHook;
 
-/// A running echo. Dropping it ends all of it.
+/// A running echo. Dropping it ends all its processes and threads.
 pub struct Echo {
     options: Options,
     address: SocketAddr,
@@ -30,19 +30,19 @@ pub struct Echo {
     _beside: Box<dyn Any + Send>,
 }
 
-/// Why a wait is over.
+/// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitEnd {
-    /// It is time.
+    /// The time has passed.
     TimedOut,
-    /// The descriptor that says stop is readable.
+    /// The stop descriptor is readable.
     Stopped,
 }
 
 /// Counts of all threads at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// How long they had been answering.
+    /// Time since they began to answer.
     pub elapsed: Duration,
     /// Each thread, by process.
     pub threads: Vec<Thread>,
@@ -59,8 +59,8 @@ pub struct Thread {
     pub cpu: Option<usize>,
     /// Its counts.
     pub counts: Counts,
-    /// How long it was on a CPU, user and system. What the kernel does for it in interrupts and in
-    /// threads of its own is not in it. `None` where the kernel does not report it.
+    /// Its CPU time, user and system, without interrupts and kernel threads. `None` if the kernel
+    /// does not report it.
     pub cpu_time: Option<Duration>,
 }
 
@@ -77,10 +77,9 @@ impl Snapshot {
 }
 
 impl Echo {
-    /// Opens the sockets, starts what was asked for, and returns when all threads answer.
-    ///
-    /// More than one process means to fork, which only a process of a single thread may do. Those
-    /// processes end when the calling thread does, however it ends.
+    /// Opens the sockets, starts the processes and threads, and returns when all threads answer.
+    /// More than one process requires a fork, so the caller must have a single thread. The forked
+    /// processes end when the calling thread ends, for any reason.
     ///
     /// # Errors
     /// It cannot be done, and why; nothing runs then.
@@ -93,7 +92,7 @@ impl Echo {
         let Opened { sockets, devices, beside } =
             netns::within(options.netns.as_deref(), || open(&options, count))?;
         let told = |error| Error::failed("a socket", error);
-        // A packet socket has no port, an AF_XDP one no address: it is the one asked for.
+        // A packet socket has no port, and an AF_XDP socket no address: the requested one is used.
         let address = rustix::net::getsockname(&*sockets[0]).ok();
         let address = address.and_then(|address| address.try_into().ok()).unwrap_or(options.listen);
         let queues = sockets::buffers(&*sockets[0]).map_err(told)?;
@@ -144,7 +143,7 @@ impl Echo {
         &self.options
     }
 
-    /// Where it answers.
+    /// Its address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -199,7 +198,7 @@ impl Echo {
         self.processes.check()
     }
 
-    /// Ends it; what it had done.
+    /// Ends it, and returns its counts.
     ///
     /// # Errors
     /// A thread failed, or a process died, before a stop was requested.
@@ -223,7 +222,7 @@ impl Drop for Echo {
     }
 }
 
-/// Opens a socket for each thread, and resources that stay open beside them.
+/// Opens a socket for each thread, and further resources that stay open.
 fn open(options: &Options, count: usize) -> Result<Opened, Error> {
     match options.model {
         Model::AfXdp | Model::XdpTx => model::open_xdp(options, count),

@@ -1,7 +1,7 @@
-//! The echo server: what a machine can answer at most, by every way of receiving there is.
+//! The echo server: the highest rate that a machine can answer, with each I/O model.
 //!
-//! It answers each query with itself, QR set; no parsing, no lookup. Whatever a DNS server gets
-//! less than this, by the same way of receiving, is what the server itself costs.
+//! It answers each query with itself, QR set; no parsing, no lookup. The difference between a DNS
+//! server and an echo with the same I/O model is the cost of the server itself.
 
 mod burst;
 mod datagram;
@@ -27,10 +27,10 @@ pub use shared_counters::Counts;
 
 use std::fmt;
 
-/// Why there is no echo, or why it ended.
+/// Why an echo did not start, or ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// It was asked for what cannot be.
+    /// The options are impossible.
     Invalid(String),
     /// It failed.
     Failed(String),

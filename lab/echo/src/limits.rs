@@ -1,4 +1,4 @@
-//! How much of everything.
+//! Every maximum of this crate.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ pub const BATCH_MAX: usize = 1_024;
 /// Bytes of the largest datagram that is answered; larger ones are dropped and counted. Queries
 /// are far smaller.
 pub const ROOM: usize = 2_048;
-/// How long a thread waits before it looks whether it is to stop.
+/// How long a thread waits before it checks the stop word.
 pub const PATIENCE: Duration = Duration::from_millis(100);
 /// How long threads may take until they run, or have stopped.
 pub const CHANGE_MAX: Duration = Duration::from_secs(10);
@@ -21,5 +21,5 @@ pub const SPIN_MAX: Duration = Duration::from_secs(1);
 pub const BUFFER_MAX: usize = 1 << 30;
 /// The longest that a socket may poll its device.
 pub const BUSY_POLL_MAX: Duration = Duration::from_secs(1);
-/// Bytes of what a thread says when it fails.
+/// Bytes of a thread's error message.
 pub const STORY_MAX: usize = 240;

@@ -1,14 +1,15 @@
-//! Network namespaces: sockets are of the one their thread is in when it opens them.
+//! Network namespaces: a socket belongs to the namespace that its thread is in when it opens it.
 
 use crate::Error;
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::os::fd::AsFd;
 
-/// Where `ip netns` keeps names.
+/// Folder of the names of `ip netns`.
 const FOLDER: &str = "/run/netns";
 
-/// Does `body` in a network namespace, then comes back. Threads begun meanwhile stay there.
+/// Runs `body` in a network namespace, then returns to the previous one. Threads begun meanwhile
+/// stay there.
 ///
 /// # Errors
 /// There is none of that name, or the process may not enter it; or what `body` fails with.

@@ -6,7 +6,7 @@ use cpu::CpuList;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// A way of receiving and answering. Paths around the kernel's network stack may come to it.
+/// An I/O model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Model {
@@ -31,12 +31,12 @@ pub enum Model {
     Worker,
     /// AF_XDP: frames in rings shared with the device's driver.
     AfXdp,
-    /// XDP_TX: a program of the kernel's turns frames round before anybody else sees them.
+    /// XDP_TX: an XDP program sends frames back before the network stack.
     XdpTx,
 }
 
 impl Model {
-    /// All of them.
+    /// All models.
     pub const ALL: [Self; 11] = [
         Self::Blocking,
         Self::Spin,
@@ -97,7 +97,7 @@ impl Model {
         }
     }
 
-    /// The model of that name.
+    /// The model with this name.
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|model| model.name() == name)
     }
@@ -116,12 +116,12 @@ impl Model {
 /// The remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Where to answer. On all addresses (`0.0.0.0`, `[::]`), answers leave by the address the way
-    /// back has.
+    /// The address to answer at. With all addresses (`0.0.0.0`, `[::]`), the kernel chooses the
+    /// source address of an answer by the route back.
     pub listen: SocketAddr,
     /// How.
     pub model: Model,
-    /// Processes. One is the calling process itself.
+    /// Processes. Number of processes, including the calling one.
     pub processes: usize,
     /// Threads of each process.
     pub threads: usize,
@@ -129,7 +129,7 @@ pub struct Options {
     pub shared: bool,
     /// Datagrams a call or a wake-up at most; `None`: what the model takes.
     pub batch: Option<usize>,
-    /// Each thread is pinned to one of these, in turns; `None`: wherever the kernel puts it.
+    /// CPUs to pin the threads to, in turn; `None`: threads are not pinned.
     pub cpus: Option<CpuList>,
     /// Bytes of a socket's receive queue, the kernel's bookkeeping counted in.
     pub receive_buffer: usize,

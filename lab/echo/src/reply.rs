@@ -12,7 +12,7 @@ pub enum Reason {
     NoPeer,
     /// Larger than [`ROOM`](crate::limits::ROOM).
     Oversize,
-    /// The kernel did not take the answer.
+    /// The kernel refused the answer.
     Unsent,
     /// Not a whole UDP datagram for our address (models `packet` and `af_xdp` only, which see
     /// packets as they came).
@@ -20,14 +20,14 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// How many there are.
+    /// The number of reasons.
     pub const COUNT: usize = 6;
 
     /// All of them, in the order of the counters.
     pub const ALL: [Self; Self::COUNT] =
         [Self::Short, Self::Response, Self::NoPeer, Self::Oversize, Self::Unsent, Self::Malformed];
 
-    /// The name in what is printed.
+    /// The name in the output.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Short => "short",
@@ -43,11 +43,11 @@ impl Reason {
 /// Bytes of a DNS header (RFC 1035 §4.1.1).
 const HEADER: usize = 12;
 const QR: u16 = 1 << 15;
-/// Opcode, RD and CD are the client's, and copied (RFC 1035 §4.1.1, RFC 4035 §3.1.6). What is left
-/// is cleared: AA, TC, RA, Z, AD and RCODE would say of an answer what an echo does not know.
+/// Opcode, RD and CD are the client's, and copied (RFC 1035 §4.1.1, RFC 4035 §3.1.6). The other
+/// fields are cleared: AA, TC, RA, Z, AD and RCODE do not apply to an echo.
 const COPIED: u16 = 0x7910;
 
-/// Makes a query its own answer.
+/// Turns a query into its answer.
 ///
 /// # Errors
 /// Why it has none.

@@ -9,17 +9,17 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where a thread stands.
+/// The stage of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum State {
-    /// Not begun; what fresh memory says.
+    /// Not started; the value of new memory.
     Coming = 0,
     /// It answers.
     Running = 1,
     /// It has stopped as commanded.
     Stopped = 2,
-    /// It ended by itself, and says why.
+    /// It ended by itself, with a reason.
     Failed = 3,
 }
 
@@ -32,8 +32,8 @@ impl State {
     }
 }
 
-/// One thread's place. Written by that thread alone, so that no cache line has two writers; as
-/// CPUs fetch lines in pairs, the next place begins two lines on.
+/// The counters of one thread. Written by that thread alone, so that no cache line has two writers;
+/// as CPUs fetch lines in pairs, the next place begins two lines on.
 #[repr(C, align(128))]
 struct CounterSlot {
     received: AtomicU64,
@@ -45,7 +45,7 @@ struct CounterSlot {
     /// The kernel's number of the thread; 0 before it runs.
     tid: AtomicU32,
     state: AtomicU32,
-    /// Why it failed, as UTF-8, zeros behind.
+    /// Why it failed, as UTF-8, padded with zeros.
     story: [AtomicU8; STORY_MAX],
 }
 
@@ -72,7 +72,7 @@ unsafe impl Sync for SharedCounters {}
 pub struct Counts {
     /// Datagrams received: `answered` + all of `dropped`, between two bursts.
     pub received: u64,
-    /// Answers the kernel took.
+    /// Answers that the kernel accepted.
     pub answered: u64,
     /// Wake-ups, or calls, that brought at least one datagram.
     pub bursts: u64,
@@ -86,7 +86,7 @@ impl Counts {
         self.dropped.iter().sum()
     }
 
-    /// These and those.
+    /// The sum of both.
     pub fn plus(&self, other: &Self) -> Self {
         Self {
             received: self.received + other.received,
@@ -159,7 +159,7 @@ impl SharedCounters {
         }
     }
 
-    /// Where a thread stands.
+    /// The stage of a thread.
     pub fn state(&self, thread: usize) -> State {
         State::of(self.places()[thread].state.load(Ordering::Acquire))
     }
@@ -188,7 +188,7 @@ impl SharedCounters {
         Some(Duration::from_nanos(text.split(' ').next()?.parse().ok()?))
     }
 
-    /// A thread's own place to count at.
+    /// The counters of a thread, for that thread.
     pub fn counters_mut(&self, thread: usize) -> ThreadCounters<'_> {
         ThreadCounters(&self.places()[thread])
     }

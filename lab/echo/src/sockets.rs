@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A UDP socket for each of `count` threads, or one that all of them share.
 ///
 /// # Errors
-/// The address is not ours, is in use, or needs a privilege.
+/// The address does not belong to this host, is in use, or needs a privilege.
 pub fn open(options: &Options, count: usize) -> Result<Vec<Arc<OwnedFd>>, Error> {
     if options.shared {
         let socket = Arc::new(bind(options, false)?);
@@ -59,7 +59,7 @@ fn told(address: SocketAddr, error: rustix::io::Errno) -> Error {
     Error::failed(address, why)
 }
 
-/// Sets queues, patience and busy polling, of whichever kind of socket.
+/// Sets buffers, receive timeout and busy polling of any kind of socket.
 pub fn tune(fd: &OwnedFd, options: &Options) -> Result<(), Error> {
     set_buffer(fd, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, options.receive_buffer)?;
     set_buffer(fd, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, options.send_buffer)?;
@@ -68,7 +68,8 @@ pub fn tune(fd: &OwnedFd, options: &Options) -> Result<(), Error> {
     set_busy_poll(fd, options.busy_poll)
 }
 
-/// Asks for a buffer beyond the system's limit, which takes a privilege, else for one up to it.
+/// Requests a buffer above the system's limit, which needs a privilege, or else one up to the
+/// limit.
 fn set_buffer(fd: &OwnedFd, force: i32, plain: i32, bytes: usize) -> Result<(), Error> {
     // The kernel doubles what it is asked for, to make room for its bookkeeping.
     let bytes = (bytes / 2) as i32;

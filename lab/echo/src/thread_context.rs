@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use worker::StopHook;
 
-/// A thread's place: its socket, its counters, and how it is to work.
+/// The context of a thread: its socket, its counters and its options.
 pub struct ThreadContext {
     /// Its number, through all processes.
     pub number: usize,
@@ -47,13 +47,13 @@ impl ThreadContext {
         self.socket.as_fd()
     }
 
-    /// Where the thread counts.
+    /// The counters of the thread.
     #[inline]
     pub fn counters_mut(&self) -> ThreadCounters<'_> {
         self.counters.counters_mut(self.number)
     }
 
-    /// Makes a message its own answer, in place, in the time that is to be spent on it. False where
+    /// Turns a message into its answer, in place, and spends the configured time on it. False where
     /// it has none; that is counted.
     #[inline]
     pub fn answer(&self, message: &mut [u8], peer_port: u16) -> bool {
@@ -73,7 +73,7 @@ impl ThreadContext {
         }
     }
 
-    /// Counts what became of answers that were handed to the kernel.
+    /// Counts the outcomes of answers that were given to the kernel.
     #[inline]
     pub fn sent(&self, handed: usize, taken: usize) {
         self.counters_mut().answered(taken);
@@ -105,8 +105,7 @@ pub fn spend(time: Duration) {
     }
 }
 
-/// Whether a socket goes on working after this error of receiving: nothing came in time, a signal
-/// came, or memory was short.
+/// Whether a socket still works after this receive error: a timeout, a signal, or lack of memory.
 pub fn is_passing(error: &std::io::Error) -> bool {
     let passing = [libc::EAGAIN, libc::EINTR, libc::ENOBUFS, libc::ENOMEM];
     error.raw_os_error().is_some_and(|code| passing.contains(&code))

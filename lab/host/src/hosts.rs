@@ -255,7 +255,10 @@ impl Hosts {
         if !residents.is_empty() {
             let list = state::list(&residents);
             let name = &options.name;
-            return Err(format!("{name} is up with other options, and these are in it: {list}"));
+            return Err(format!(
+                "{name} is up with other options, and these processes run in it: \
+                                {list}"
+            ));
         }
         make::unmake(&options.name)?;
         // The state is written first, so that incomplete hosts have a name if this process is

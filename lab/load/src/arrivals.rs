@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 const SECOND: f64 = 1e9;
 
-/// How many queries a second are due, over the time of a load.
+/// The rate of a load over time, in queries per second.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rate {
-    /// Always as many: `50k`.
+    /// Constant: `50k`.
     Constant(f64),
     /// From one rate to another, evenly over the whole time: `ramp:1k-50k`.
     Ramp(f64, f64),
@@ -29,21 +29,21 @@ pub enum Rate {
     Captured(Arc<[u64]>),
 }
 
-/// How queries lie within a rate.
+/// The spacing of queries at a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spacing {
-    /// As evenly as the rate allows.
+    /// Even.
     Even,
-    /// As many independent clients ask: a Poisson process.
+    /// Like many independent clients: a Poisson process.
     Poisson,
 }
 
 /// The times of a load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arrivals {
-    /// How many a second.
+    /// The rate.
     pub rate: Rate,
-    /// How they lie. Captured times are as they are.
+    /// The spacing. Captured times ignore it.
     pub spacing: Spacing,
     /// So many are due at each time, 1 to [`BURST_MAX`]; the rate stays.
     pub burst: u32,
@@ -58,7 +58,7 @@ pub struct ThreadShare {
     pub of: usize,
 }
 
-/// A stretch of time over which the rate changes evenly.
+/// A period over which the rate changes linearly.
 #[derive(Clone, Copy, Debug)]
 struct RateSegment {
     length_ns: f64,
@@ -72,7 +72,7 @@ impl RateSegment {
         (self.from + self.to) / 2.0 * self.length_ns / SECOND
     }
 
-    /// When, in nanoseconds from its beginning, so many have been due.
+    /// The time, in nanoseconds from its beginning, at which this many have been due.
     fn time_of(self, queries: f64) -> f64 {
         let slope = (self.to - self.from) / self.length_ns * SECOND; // a second, each second
         // The root of from·t + slope·t²/2 = queries in the form that cancels nothing out.
@@ -144,7 +144,7 @@ pub struct Plan {
     source: Source,
     length_ns: u64,
     burst: u32,
-    /// How many more are due at `time`.
+    /// The number of further queries that are due at `time`.
     again: u32,
     time: u64,
 }
@@ -155,7 +155,7 @@ enum Source {
     Captured { times: Arc<[u64]>, next: usize, step: usize },
 }
 
-/// Where a plan stands within its rate.
+/// The position of a plan within its rate.
 #[derive(Clone, Debug)]
 struct Cursor {
     segments: RateSegments,
@@ -171,7 +171,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// The time of the target; then goes on to the next one.
+    /// Returns the time of the target, and advances to the next one.
     fn advance(&mut self) -> Option<u64> {
         loop {
             let segment = self.segment?;
@@ -278,7 +278,7 @@ pub fn read_time_ns(text: &str) -> Option<u64> {
 impl FromStr for Rate {
     type Err = String;
 
-    /// Reads what the variants show; `times:FILE` reads that file.
+    /// Parses the notation shown at the variants; `times:FILE` reads that file.
     fn from_str(text: &str) -> Result<Self, String> {
         let Some((shape, values)) = text.split_once(':') else {
             return read_number(text).map(Self::Constant);

@@ -1,19 +1,19 @@
-//! Queries of a capture file, as tcpdump writes them (pcap): when each was seen, and what it asked.
+//! Queries of a capture file of tcpdump (pcap): the time and the question of each.
 //!
-//! Every DNS query over UDP counts, whatever its port; answers, fragments and all else do not. A
-//! filter of tcpdump's picks out those of one server, or of one direction.
+//! It reads every DNS query over UDP, on any port; answers, fragments and other packets are
+//! skipped. A filter of tcpdump's picks out those of one server, or of one direction.
 
 use crate::limits::PACKET_MAX;
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 use wire::{HEADER_LEN, Name, Rtype, skip_name};
 
-/// Bytes by which a file is known.
+/// Bytes that identify the format of a file.
 const MAGIC: usize = 4;
 /// A captured query: its time in nanoseconds since 1970, its name, its type.
 pub(crate) type QueryVisitor<'t> = &'t mut dyn FnMut(u64, Name<'_>, Rtype) -> Result<(), String>;
 
-/// How numbers of a file are written, and how long the units of its times are.
+/// The byte order of a file, and the unit of its times.
 #[derive(Clone, Copy, Debug)]
 struct QueryFormat {
     big_endian: bool,
@@ -63,10 +63,10 @@ pub(crate) fn is_capture(path: &Path) -> Result<bool, String> {
     }
 }
 
-/// Shows each query of a capture to `seen`, in the order of the file.
+/// Calls `seen` for each query of a capture, in the order of the file.
 ///
 /// # Errors
-/// The file cannot be read or is damaged, with the number of the packet; what `seen` says.
+/// The file cannot be read or is damaged, with the number of the packet; or the error of `seen`.
 pub(crate) fn read(path: &Path, seen: QueryVisitor<'_>) -> Result<(), String> {
     let file = std::fs::File::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     queries(BufReader::new(file), seen).map_err(|why| format!("{}: {why}", path.display()))

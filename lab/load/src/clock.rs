@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// Nanoseconds from a beginning that may lie ahead.
+/// Nanoseconds from a start that may be in the future.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     begin: u64,
@@ -23,7 +23,7 @@ pub(crate) fn thread_cpu_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// Nanoseconds since 1970, for what is written down.
+/// Nanoseconds since 1970, for output.
 pub(crate) fn wall_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Realtime))
 }
@@ -45,7 +45,7 @@ impl Clock {
         self.begin.saturating_sub(monotonic())
     }
 
-    /// Keeps the CPU busy for so long.
+    /// Keeps the CPU busy for this long.
     pub(crate) fn spin(&self, length_ns: u64) {
         let until = monotonic() + length_ns;
         while monotonic() < until {

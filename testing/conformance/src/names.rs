@@ -37,7 +37,7 @@ pub fn lower(of: &Name) -> Name {
     name
 }
 
-/// `of` with each letter's case thrown by `random`.
+/// `of` in random case of letters.
 pub fn shuffle_case(of: &Name, random: &mut Random) -> Name {
     let mut builder = NameBuilder::new_vec();
     for label in of.iter().filter(|label| !label.is_root()) {

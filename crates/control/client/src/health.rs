@@ -154,7 +154,7 @@ pub fn set(command: &cli::Endpoint, state: &str) -> CommandResult<ExitCode> {
             let check = check.as_ref().map(|check| format!(" for the check {check}"));
             let check = check.unwrap_or_default();
             match state {
-                "auto" => writeln!(out, "{address} is as its checks say{check}")?,
+                "auto" => writeln!(out, "{address} follows its checks again{check}")?,
                 state => writeln!(out, "{address} is set to {state}{check}")?,
             }
         }

@@ -41,7 +41,7 @@ struct Connected {
 }
 
 impl Connection {
-    /// The connection by an access.
+    /// The connection for a kubeconfig or a service account.
     pub fn new(access: Access) -> Self {
         let kubeconfigs = access.kubeconfig.into_iter().collect();
         Self { kubeconfigs, context: access.context, current: Arc::default() }

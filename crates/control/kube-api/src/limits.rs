@@ -1,4 +1,4 @@
-//! How much of everything.
+//! Every maximum of this crate.
 use std::time::Duration;
 
 /// Different messages that are remembered, so that each is written once in a while.

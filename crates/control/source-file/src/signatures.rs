@@ -212,7 +212,7 @@ impl FindingKind {
         }
     }
 
-    /// What is wrong, of these records at this name.
+    /// The faults of these records at this name.
     fn what(self, records: &str, denial: &str) -> String {
         let date = |seconds: i64| record::date(seconds);
         match self {

@@ -1,4 +1,4 @@
-//! How much of everything.
+//! Every maximum of this crate.
 
 /// Combinations of NUMA nodes that are tried when CPUs are distributed; beyond, they are packed.
 pub const COMBINATIONS_MAX: usize = 65_536;

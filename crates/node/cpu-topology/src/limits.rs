@@ -1,4 +1,4 @@
-//! How much of everything.
+//! Every maximum of this crate.
 
 /// Devices that are read, of each kind; more are counted and left out.
 pub const DEVICES_MAX: usize = 4_096;

@@ -1,4 +1,4 @@
-//! How much of everything.
+//! Every maximum of this crate.
 
 /// Events of Pods that the thread which writes them has not taken yet; more are dropped.
 pub const EVENTS_QUEUED_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! How much of everything.
+//! Every maximum of this crate.
 
 /// Bytes of one mode's parameters.
 pub const PARAMS_BYTES_MAX: usize = 64 << 10;

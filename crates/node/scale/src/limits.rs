@@ -1,4 +1,4 @@
-//! How much of everything.
+//! Every maximum of this crate.
 use std::time::Duration;
 
 /// Nodes of a cluster; more are not read.

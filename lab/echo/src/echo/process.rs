@@ -15,14 +15,14 @@ use std::{fs, io};
 
 /// Threads of this process, or other processes.
 pub enum Processes {
-    /// The only one is the calling one.
+    /// The calling process only.
     Own(Vec<JoinHandle<()>>),
     /// Forked ones; `None` are those that have ended.
     Forked(Vec<Option<Pid>>),
 }
 
 impl Processes {
-    /// Has every context taken.
+    /// Starts a thread or process for every context.
     ///
     /// # Errors
     /// No process or thread is left, or this one may not be forked. Threads that have
@@ -74,7 +74,7 @@ impl Processes {
     /// Waits until all have stopped, and kills those that do not.
     pub fn end(&mut self) {
         match self {
-            // A thread reports what became of it by itself.
+            // Each thread reports its own end.
             Self::Own(threads) => threads.drain(..).for_each(|thread| drop(thread.join())),
             Self::Forked(children) => {
                 let end = Instant::now() + CHANGE_MAX;
@@ -122,7 +122,7 @@ fn spawn(model: Model, context: Arc<ThreadContext>) -> Result<JoinHandle<()>, Er
             context.counters_mut().begin();
             model::run(model, &context).map_err(|error| Error::failed(model.name(), error))
         };
-        // Nothing of what a model had is used after it panicked, but counters.
+        // After a panic of a model only its counters are used.
         let done = catch_unwind(AssertUnwindSafe(work));
         context.counters_mut().end(match done {
             Ok(done) => done.map_err(|error| error.to_string()),

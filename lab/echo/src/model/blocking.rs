@@ -1,4 +1,4 @@
-//! One datagram a call, and the kernel has the thread wait for it.
+//! One datagram per call; the thread waits in the kernel.
 
 use crate::datagram::Datagram;
 use crate::thread_context::ThreadContext;

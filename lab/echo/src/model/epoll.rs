@@ -1,5 +1,5 @@
-//! Asks epoll whether something is there (level-triggered), then receives until nothing is left or
-//! a batch is done.
+//! Waits with epoll (level-triggered), then receives until the socket is empty or a batch is
+//! complete.
 
 use crate::datagram::Datagram;
 use crate::limits::PATIENCE;

@@ -1,4 +1,4 @@
-//! The models, a file each: what a thread does from its first datagram to its last.
+//! The I/O models, one file each: the loop of a thread.
 
 mod blocking;
 mod epoll;

@@ -1,5 +1,5 @@
-//! AF_PACKET: takes IP packets from the device before the network stack sees them, and answers
-//! with packets of our own making; the kernel adds the Ethernet header.
+//! AF_PACKET: takes IP packets from the device before the network stack sees them, and answers with
+//! packets that it composes; the kernel adds the Ethernet header.
 //!
 //! The stack gets each packet as well. So that it does not answer "port unreachable" (ICMP),
 //! and so that no other process takes the port, a UDP socket is bound to it whose
@@ -40,7 +40,7 @@ pub fn run(context: &ThreadContext) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes an IP packet its own answer; how many bytes that has.
+/// Turns an IP packet into its answer, and returns the length.
 fn answer(context: &ThreadContext, packet: &mut [u8]) -> Option<usize> {
     let Some(udp) = Udp::parse(packet) else {
         context.counters_mut().dropped(Reason::Malformed, 1);
@@ -72,7 +72,7 @@ pub fn open(options: &Options, count: usize) -> Result<(Vec<Arc<OwnedFd>>, Owned
     Ok((sockets, silencer))
 }
 
-/// Takes the port, and drops all that comes there.
+/// Reserves the port, and drops all its datagrams.
 pub fn silence(options: &Options) -> Result<OwnedFd, Error> {
     let socket = sockets::bind(options, false)?;
     packet_filter::attach(&socket, &packet_filter::program(None))
@@ -101,7 +101,7 @@ fn bind(options: &Options, interface: u32) -> Result<OwnedFd, Error> {
 
 fn prepare(socket: &OwnedFd, listen: SocketAddr, interface: u32) -> io::Result<()> {
     packet_filter::attach(socket, &packet_filter::program(Some(&datagrams_to(listen))))?;
-    // Our own answers are not shown to us, and go to the device without waiting in a queue.
+    // This socket does not receive its own answers, and sends them to the device without a queue.
     set(socket, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
     set(socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
     let protocol = if listen.is_ipv4() { libc::ETH_P_IP } else { libc::ETH_P_IPV6 };

@@ -1,4 +1,4 @@
-//! A batch of datagrams a call: waits for the first, takes what else is there.
+//! A batch of datagrams per call: waits for the first, and takes those that are ready with it.
 
 use crate::burst::Burst;
 use crate::reply::Reason;

@@ -1,4 +1,4 @@
-//! Asks select whether something is there, then receives until nothing is left or a batch is done.
+//! Waits with select, then receives until the socket is empty or a batch is complete.
 
 use crate::datagram::Datagram;
 use crate::limits::PATIENCE;

@@ -1,4 +1,4 @@
-//! One datagram a call, without ever waiting: a whole CPU, whether there is something to do or not.
+//! One datagram per call without waiting: it uses all of a CPU, also when idle.
 
 use crate::datagram::Datagram;
 use crate::thread_context::ThreadContext;

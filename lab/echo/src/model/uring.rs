@@ -17,15 +17,15 @@ use std::mem;
 use std::os::fd::AsRawFd;
 use std::thread;
 
-/// What tells the receive's completions from those of answers, which are the buffers' numbers.
+/// Identifies completions of the receive; those of answers have the number of the buffer.
 const RECEIVE: u64 = u64::MAX;
-/// Where the socket is in the ring's table of files.
+/// Index of the socket in the ring's table of files.
 const SOCKET: Fixed = Fixed(0);
 /// The only group of buffers.
 const GROUP: u16 = 0;
 /// Buffers lent, unless batches are large.
 const BUFFERS: usize = 1_024;
-/// The setting that may forbid it.
+/// The sysctl that may forbid it.
 const SYSCTL: &str = "kernel.io_uring_disabled";
 
 pub fn run(context: &ThreadContext) -> io::Result<()> {
@@ -108,14 +108,14 @@ impl EventLoop<'_> {
         self.buffer_ring.show();
     }
 
-    /// Sees to what came, a batch at most.
+    /// Handles completions, at most a batch.
     fn complete(&mut self, ring: &mut IoUring) -> io::Result<()> {
         let mut received = 0;
         let (_, mut answers, completions) = ring.split();
         for completion in completions {
             let result = completion.result();
             if completion.user_data() != RECEIVE {
-                // Only answers that were refused complete with a word about it.
+                // Only refused answers have a completion.
                 self.context.counters_mut().refused(1);
                 continue;
             }
@@ -169,7 +169,7 @@ impl EventLoop<'_> {
 }
 
 /// # Errors
-/// The kernel has no io_uring for us, and why.
+/// The kernel refuses io_uring, with the reason.
 pub fn probe() -> Result<(), Error> {
     // In a thread of its own: the end of a ring interrupts the thread that made it, later on.
     let tried = thread::spawn(|| open(1, 1).map(drop)).join();

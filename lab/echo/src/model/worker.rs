@@ -1,4 +1,4 @@
-//! Dunlin's own worker loop and socket port, with an echo as what answers.
+//! Dunlin's worker loop and socket port, with an echo as the application.
 
 use crate::reply::Reason;
 use crate::shared_counters::Counts;

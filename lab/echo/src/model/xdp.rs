@@ -85,7 +85,7 @@ fn attach_echo(interface: &Interface, listen: SocketAddr) -> Result<AttachedProg
     AttachedProgram::new(loader, OBJECT, &interface.device(), None, |_| Ok(()))
 }
 
-/// Answers by a queue, or looks at the program that answers, until it is to stop.
+/// Answers on a queue, or reads the counters of the program that answers, until the stop.
 pub fn run(context: &ThreadContext) -> io::Result<()> {
     match context.device.lock().expect("no other thread holds it").take() {
         Some(Device::Queue(mut queue)) => answer_all(context, &mut queue),
@@ -114,7 +114,7 @@ fn answer_all(context: &ThreadContext, queue: &mut XdpQueue<XdpSocket>) -> io::R
     Ok(())
 }
 
-/// Makes a frame its own answer; false: it has none.
+/// Turns a frame into its answer; false: it has none.
 fn answer(context: &ThreadContext, frame: &mut Frame<'_>) -> bool {
     let bytes = &mut frame.buf[..frame.len];
     let datagram = link_len(bytes).and_then(|at| Some((at, Udp::parse(&bytes[at..])?)));

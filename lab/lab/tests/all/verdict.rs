@@ -118,9 +118,9 @@ fn overloaded(bench: &TestBench) -> RunResult {
     echo.around(&options, &stop, run).unwrap()
 }
 
-/// A server whose sockets see nothing of what it answers. Asked by a closed loop, as an open one
-/// in which all is answered needs no balance; by few queries, as a generator that waits for when
-/// each is due is busy waiting.
+/// A server whose answers bypass its sockets. Asked by a closed loop, as an open one in which all
+/// is answered needs no balance; by few queries, as a generator that waits for when each is due is
+/// busy waiting.
 fn past_the_sockets(bench: &TestBench) -> RunResult {
     let when = LoadMode::Closed { outstanding: 16, rate_max: Some(RATE / 5.0) };
     judged(bench, &Spinner { model: Model::AfXdp, ..fine() }, &Options { when, ..load() })

@@ -38,7 +38,7 @@ enum Way {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     all: u64,
-    /// Known to the worker that was asked.
+    /// In the cache of the worker that received the query.
     hits: u64,
     /// Questions to other servers.
     asked: u64,

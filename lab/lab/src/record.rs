@@ -242,17 +242,9 @@ impl RunRecord {
         let ends = [o.unsent, o.answered, o.wrong, o.timeouts].into_iter();
         let sum = ends.fold(0u64, u64::saturating_add);
         expect(o.planned == sum, "planned queries are not the sum of their outcomes");
-        expect(
-            o.sent.saturating_add(o.unsent) == o.planned,
-            "sent and unsent queries are not the \
-            sum of planned ones",
-        );
+        expect(o.sent.saturating_add(o.unsent) == o.planned, "sent + unsent is not planned");
         expect(response.is_valid(), "response: buckets are out of order, empty or misplaced");
-        expect(
-            response.count() == o.planned,
-            "response: its count differs from that of planned \
-                                               queries",
-        );
+        expect(response.count() == o.planned, "response: its count is not planned");
         let load = &measurements.load;
         let counted = (load.planned, load.sent, load.unsent, load.answered, load.late);
         let same = counted == (o.planned, o.sent, o.unsent, o.answered, o.late);
@@ -298,16 +290,8 @@ impl RunRecord {
         }
         let is_cut = self.intervals.len() == INTERVALS_MAX;
         let fits = |part: u64, whole: u64| part == whole || is_cut && part < whole;
-        expect(
-            fits(answered, self.outcomes.answered),
-            "intervals: their answers do not add up to \
-                                                        those of the run",
-        );
-        expect(
-            fits(timeouts, self.outcomes.timeouts),
-            "intervals: their timeouts do not add up \
-                                                        to those of the run",
-        );
+        expect(fits(answered, self.outcomes.answered), "intervals: answers do not add up");
+        expect(fits(timeouts, self.outcomes.timeouts), "intervals: timeouts do not add up");
         let whole: BTreeMap<u64, u64> = self.response.0.iter().copied().collect();
         let is_part = |(value, count): (&u64, &u64)| whole.get(value).is_some_and(|w| count <= w);
         expect(
@@ -316,7 +300,7 @@ impl RunRecord {
                                          of the run",
         );
         let is_all = is_cut || all.is_empty() || all == whole;
-        expect(is_all, "intervals: their response times do not add up to those of the run");
+        expect(is_all, "intervals: response times do not add up");
     }
 }
 

@@ -26,7 +26,7 @@ pub fn violations(root: &Path) -> Vec<String> {
     String::from_utf8_lossy(&text).split(COMMIT).skip(1).filter_map(check).collect()
 }
 
-/// What is wrong with a commit.
+/// The fault of a commit.
 fn check(commit: &str) -> Option<String> {
     let mut parts = commit.split(PART);
     let (hash, subject, body) = (parts.next()?, parts.next()?, parts.next()?);

@@ -73,7 +73,7 @@ impl Batch {
     }
 }
 
-/// What became of a batch.
+/// The outcome of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sent {
     /// So many more were taken, from the first that waited on.

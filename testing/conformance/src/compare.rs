@@ -162,7 +162,7 @@ fn agree(aspect: Aspect, a: &Reply, b: &Reply) -> bool {
     }
 }
 
-/// What is wrong with a truncated reply, held against the whole one of the same server over TCP: a
+/// The fault of a truncated reply, compared with the complete one of the same server over TCP: a
 /// record that the whole one has not, a set without its signatures (RFC 4035 §3.1.1) or in part,
 /// except an unsigned one of the answer (RFC 2181 §9), and TC where all would have fitted `room`.
 pub fn faults_of_cut(cut: &Reply, whole: &Reply, room: usize) -> Vec<String> {

@@ -58,7 +58,7 @@ pub const TAGS: [(&str, &str); 16] = [
     ("schema", "QNAME is dns-version below a zone"),
 ];
 
-/// What a service is.
+/// The kind of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     ClusterIp,

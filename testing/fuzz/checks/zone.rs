@@ -45,7 +45,7 @@ fn load(text: &[u8]) -> Option<(Image, Asked)> {
     let key = Arc::new(HashKey::new(words));
     let mut loader = Loader::new(Arc::clone(&key), origin.as_name(), None);
     let mut asked = Vec::new();
-    // What is wrong with the text is another target's matter: the records before it will do.
+    // Another target tests faults of the text; this one uses the records before it.
     let _ = zonefile::read_stream(&mut &*text, origin.as_name(), &mut |record| {
         if asked.len() == RECORDS_MAX {
             return Err("enough".into());

@@ -99,7 +99,7 @@ fn component(id: &Id, linked: &Linked, checksums: &HashMap<Id, String>) -> Value
     component
 }
 
-/// What is known of a program.
+/// The known state of a program.
 pub struct Program<'a> {
     /// `dunlin` or `dunlin-lab`.
     pub name: &'a str,

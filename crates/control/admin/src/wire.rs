@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 /// Sends bytes, with these descriptors at the first one; returns how many were sent.
 ///
 /// # Errors
-/// Those of sendmsg; then nothing was sent.
+/// The errors of sendmsg; then nothing was sent.
 pub fn send(socket: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(CHUNK_FDS_MAX))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -38,7 +38,7 @@ impl ReceiveBuffer {
     /// Receives once; returns the number of bytes; 0 at the end.
     ///
     /// # Errors
-    /// Those of recvmsg, or a line is too long.
+    /// The errors of recvmsg, or a line is too long.
     pub fn receive(&mut self, socket: impl AsFd) -> io::Result<usize> {
         if self.bytes.len() >= REPLY_LEN_MAX {
             return Err(io::Error::other("a line is too long"));

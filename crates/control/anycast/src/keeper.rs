@@ -25,7 +25,7 @@ pub struct Keeper {
     tried: Duration,
 }
 
-/// What the keeper holds.
+/// The state of the keeper.
 enum Held {
     Nothing,
     /// The device, its number, and the routes on it.

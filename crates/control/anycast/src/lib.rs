@@ -1,9 +1,9 @@
 //! Addresses that other servers have, too: the server announces them as long as it answers.
 //!
-//! What announces an address is a route in a kernel table of its own, which a routing daemon
-//! learns. The route lies on a TUN device that is not persistent and whose descriptor a process of
-//! its own holds, the keeper: when the descriptor is closed, for whatever reason, the kernel
-//! removes device and route. No route outlives its server.
+//! An address is announced by a route in a kernel table of its own, which a routing daemon learns.
+//! The route lies on a TUN device that is not persistent and whose descriptor a process of its own
+//! holds, the keeper: when the descriptor is closed, for whatever reason, the kernel removes device
+//! and route. No route outlives its server.
 //!
 //! [`Keeper`] is that process, [`Starter`] the one that starts it again, [`Link`] the server's end
 //! of the socket to both. [`Verdict`] decides, [`Prober`] queries the server through its addresses.
@@ -30,7 +30,7 @@ pub use verdict::{Observed, Verdict};
 
 use std::net::IpAddr;
 
-/// What is announced, and where.
+/// The announced addresses, and their routing table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
     /// The addresses, each a prefix of all its bits.

@@ -147,7 +147,7 @@ impl Link {
         self.is_announced().then_some(self.report.text.as_str())
     }
 
-    /// What is wrong with the keeper, and what to do.
+    /// The fault of the keeper, and what to do.
     pub fn fault(&self) -> Option<String> {
         let restart = "nothing can start it without privileges: restart the server";
         if self.is_closed {

@@ -43,7 +43,7 @@ impl Heartbeat {
     }
 }
 
-/// What the keeper does.
+/// The state of the keeper, as reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeeperState {
     /// There is no route.
@@ -55,7 +55,7 @@ pub enum KeeperState {
     Failed,
 }
 
-/// What the keeper reports.
+/// A report of the keeper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// What it does.

@@ -1,4 +1,4 @@
-//! What makes an announcement fail without a word, found before it does.
+//! Finds, before the start, conditions under which an announcement would fail silently.
 use crate::{Announcement, PROTOCOL, tun};
 use netlink::{Address, LinkId, Netlink, TableRoute};
 use rustix::io::Errno;
@@ -44,7 +44,7 @@ pub fn add_addresses(announcement: &Announcement, interface: &str) -> io::Result
     Ok(())
 }
 
-/// What is wrong with this machine for an announcement. `adds`: the server adds the addresses to
+/// The fault of this machine for an announcement. `adds`: the server adds the addresses to
 /// the interface.
 pub fn find_problems(announcement: &Announcement, interface: &str, adds: bool) -> Vec<Finding> {
     let mut found = Vec::new();

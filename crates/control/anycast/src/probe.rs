@@ -11,7 +11,7 @@ use std::time::Instant;
 
 const HEADER_LEN: usize = 12;
 
-/// What is probed.
+/// The probed addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeTarget {
     /// An announced address, and the port of the server.
@@ -56,7 +56,7 @@ impl Prober {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// What is wrong with an address; `None`: all answer.
+    /// The fault of an address; `None`: all answer.
     pub fn failure(&self) -> Option<String> {
         self.shared.failure().clone()
     }

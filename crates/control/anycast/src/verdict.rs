@@ -2,7 +2,7 @@
 use crate::limits::{HOLD_DOWN_MAX, STEADY_AFTER};
 use std::time::Duration;
 
-/// What is known of the server.
+/// The known state of the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// Why the server is not ready, or does not answer through its addresses; `None`: it does.

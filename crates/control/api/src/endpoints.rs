@@ -53,7 +53,7 @@ pub struct HealthBody {
     report: HealthReport,
 }
 
-/// What an operator sets for an address.
+/// A state that an operator sets for an address.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 #[schema(example = json!({ "state": "drain", "reason": "rack 7 moves" }))]
@@ -74,7 +74,7 @@ pub struct EndpointBody {
     any: bool,
 }
 
-/// What is set for an address.
+/// The set state of an address.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct EndpointState {
     /// The address.

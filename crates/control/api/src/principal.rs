@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use wire::{Name, NameBuf, Rtype};
 
-/// What a grant allows.
+/// The permissions of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verb {
     /// To read zones, record sets and journals.

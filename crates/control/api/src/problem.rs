@@ -27,7 +27,7 @@ struct Details {
     title: &'static str,
     /// The HTTP status.
     status: u16,
-    /// What is wrong, and what to do.
+    /// The fault, and what to do.
     detail: String,
     /// The invalid field, such as `changes[3].data[0]`.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -60,7 +60,7 @@ impl WaitQuery {
     }
 }
 
-/// What a request waits for.
+/// The condition that a request waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Wait {
@@ -82,7 +82,8 @@ pub struct Receipt {
     /// Whether every worker serves it. False if the request did not wait for that, or if DNS does
     /// not serve all that was put.
     pub live: bool,
-    /// What hides the one record set that was put, if the request waited and it is not live.
+    /// The record or zone that hides the one record set that was put, if the request waited and it
+    /// is not live.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadowed_by: Option<ShadowBody>,
     /// The hidden ones of several record sets that were put, up to 100.
@@ -106,9 +107,9 @@ pub struct WarningBody {
     rtype: String,
     /// The rule: a word that never changes.
     rule: String,
-    /// What is wrong.
+    /// The fault.
     detail: String,
-    /// What to do.
+    /// The remedy.
     help: String,
 }
 

@@ -96,7 +96,7 @@ enum WhyNot {
     NotRecorded,
 }
 
-/// What a revert does.
+/// The plan of a revert.
 #[derive(Default)]
 struct Plan {
     edits: Vec<Edit>,

@@ -64,13 +64,13 @@ pub struct RecordSet {
     /// What is answered if no member is up; absent: members that are down.
     #[serde(skip_serializing_if = "Option::is_none")]
     fail: Option<FailWord>,
-    /// What operators note of the set; absent: nothing.
+    /// Comment of operators; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     comment: Option<String>,
     /// The revision of its last write: its entity tag is this number in quotes. Absent if the zone
     /// is not in the store.
     revision: Option<u64>,
-    /// What hides it from DNS.
+    /// The record or zone that hides it from DNS.
     #[serde(skip_serializing_if = "Option::is_none")]
     shadowed_by: Option<ShadowBody>,
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 use wire::NameBuf;
 
-/// What hides a stored record set from DNS.
+/// The record or zone that hides a stored record set from DNS.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ShadowBody {
     /// The kind of cause.

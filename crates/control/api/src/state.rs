@@ -92,7 +92,7 @@ pub struct Api {
     pub spool: PathBuf,
 }
 
-/// What all handlers share.
+/// The shared state of all handlers.
 #[derive(Clone)]
 pub struct ApiState {
     pub api: Arc<Api>,

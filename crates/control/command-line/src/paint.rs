@@ -18,12 +18,12 @@ impl Paint {
         Self(io::stdout().is_terminal() && !is_refused && !is_dumb)
     }
 
-    /// What is wrong.
+    /// The fault.
     pub fn red(self, text: &str) -> String {
         self.colored(31, text)
     }
 
-    /// What may be wrong.
+    /// A possible fault.
     pub fn yellow(self, text: &str) -> String {
         self.colored(33, text)
     }

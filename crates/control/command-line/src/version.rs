@@ -1,4 +1,4 @@
-//! What `--version` says.
+//! The text of `--version`.
 
 /// The version with what was built, `0.1.0 (1d09426f50a0)`: `commit` is what the environment of the
 /// build says (`DUNLIN_COMMIT`, by `git describe`), which is absent in a source archive and while

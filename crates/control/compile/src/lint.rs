@@ -17,9 +17,9 @@ pub struct Finding {
     pub rtype: Rtype,
     /// The rule that is broken.
     pub rule: BrokenRule,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub help: String,
     /// The record's data; `None`: the first record of the set.
     pub data: Option<Box<[u8]>>,

@@ -10,7 +10,7 @@ pub struct ZoneProblem {
     pub place: Option<u32>,
     /// The broken rule.
     pub rule: BrokenRule,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
 }
 

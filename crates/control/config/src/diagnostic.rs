@@ -15,7 +15,7 @@ pub struct Diagnostic {
     pub column: u64,
     /// The error in one line.
     pub message: String,
-    /// What to do, if known.
+    /// The remedy, if known.
     pub help: Option<String>,
     /// The broken rule: a word that never changes.
     pub rule: &'static str,

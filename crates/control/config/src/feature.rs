@@ -68,7 +68,7 @@ impl Feature {
     }
 }
 
-/// What to do about a feature that a build leaves out.
+/// The remedy for a feature that a build leaves out.
 pub const FEATURE_HELP: &str =
     "a release has all features, and so has `cargo build --release --package dunlin`";
 

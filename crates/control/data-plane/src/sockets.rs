@@ -367,7 +367,7 @@ impl fmt::Display for OpenError {
     }
 }
 
-/// What to do if an address cannot be opened.
+/// The remedy if an address cannot be opened.
 fn advise(f: &mut fmt::Formatter<'_>, port: u16, error: &io::Error) -> fmt::Result {
     match Errno::from_io_error(error) {
         Some(Errno::ACCESS | Errno::PERM) => write!(

@@ -15,7 +15,7 @@ pub trait FileFormat: Send + Sync + 'static {
     /// The most bytes of a file.
     fn len_max(&self) -> u64;
 
-    /// What to do about a file that cannot be used.
+    /// The remedy for a file that cannot be used.
     fn advice(&self) -> String;
 
     /// Encodes the documents.
@@ -27,7 +27,7 @@ pub trait FileFormat: Send + Sync + 'static {
     /// Parses the documents.
     ///
     /// # Errors
-    /// What is wrong with the file, after its name, and what to do.
+    /// The fault of the file, after its name, and what to do.
     fn decode(&self, bytes: &[u8]) -> Result<BTreeMap<String, Value>, String>;
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-/// What changed in a map.
+/// Changes of a map.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MapEvent {
     /// All keys follow: those that are not among them are gone.
@@ -71,7 +71,7 @@ pub struct MapWriter {
     pub map: Arc<ReplicatedMap>,
     /// After an election, and when values can be written.
     pub requests: mpsc::Receiver<MapRequest>,
-    /// Who writes.
+    /// The elected writer.
     pub leader: watch::Receiver<Leader>,
     /// What others write, while this server is refused.
     pub events: mpsc::Receiver<MapEvent>,
@@ -200,7 +200,7 @@ impl ReplicatedMap {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Who writes.
+    /// The elected writer.
     pub fn leader(&self) -> Leader {
         self.leader.borrow().clone()
     }

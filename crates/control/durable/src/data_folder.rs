@@ -1,5 +1,5 @@
-//! Which folder a server works in: `[server] data_dir`, or a folder of its own in it if others may
-//! write there: each of them could replace all files in it.
+//! The folder that a server works in: `[server] data_dir`, or a folder of its own in it if others
+//! may write there: each of them could replace all files in it.
 use crate::files;
 use crate::lock::DataLock;
 use rustix::process::{getegid, geteuid, getgroups};

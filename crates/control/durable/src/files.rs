@@ -105,8 +105,8 @@ impl Folder {
     /// Replaces a file, or creates it. The old one stays until the new one is complete and durable.
     ///
     /// # Errors
-    /// Those of `write` and of the disk. The old file is unchanged then, unless only the names of
-    /// the folder could not be synced.
+    /// The errors of `write` and of the disk. The old file is unchanged then, unless only the names
+    /// of the folder could not be synced.
     pub fn replace<T, E: From<io::Error>>(
         &self,
         name: &Path,
@@ -152,7 +152,7 @@ impl Folder {
     /// Renames a file, replacing another one.
     ///
     /// # Errors
-    /// Those of renameat.
+    /// The errors of renameat.
     pub fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         Ok(fs::renameat(&self.fd, from, &self.fd, to)?)
     }
@@ -160,7 +160,7 @@ impl Folder {
     /// Removes a file or link.
     ///
     /// # Errors
-    /// Those of unlinkat.
+    /// The errors of unlinkat.
     pub fn remove(&self, name: &Path) -> io::Result<()> {
         Ok(fs::unlinkat(&self.fd, name, AtFlags::empty())?)
     }
@@ -168,7 +168,7 @@ impl Folder {
     /// Writes the folder's names to disk.
     ///
     /// # Errors
-    /// Those of fsync.
+    /// The errors of fsync.
     pub fn sync(&self) -> io::Result<()> {
         match fs::fsync(self.listed()?) {
             // Not every file system supports it for a folder.
@@ -269,7 +269,7 @@ pub fn replace<T, E: From<io::Error>>(
 /// Renames a file or folder, and writes the names of its new folder to disk.
 ///
 /// # Errors
-/// Those of rename and fsync.
+/// The errors of rename and fsync.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     Folder::open(split(to)?.0)?.sync()

@@ -72,7 +72,7 @@ impl FileForm {
     /// Replaces a file. The old one stays until the new one is complete and durable.
     ///
     /// # Errors
-    /// Those of `write` and of the disk.
+    /// The errors of `write` and of the disk.
     pub fn replace(
         &self,
         path: &Path,
@@ -85,7 +85,7 @@ impl FileForm {
     /// Writes an empty file.
     ///
     /// # Errors
-    /// Those of `write` and of `out`.
+    /// The errors of `write` and of `out`.
     pub fn write(
         &self,
         out: impl Write + Seek,
@@ -105,7 +105,7 @@ impl FileForm {
     /// The bytes of a file.
     ///
     /// # Errors
-    /// Those of `write`.
+    /// The errors of `write`.
     pub fn bytes(
         &self,
         write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

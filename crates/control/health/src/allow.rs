@@ -1,5 +1,5 @@
-//! Which addresses may be probed. Record sets come from many clients: a check must not reach what
-//! their authors cannot.
+//! The addresses that may be probed. Record sets come from many clients: a check must not reach
+//! what their authors cannot.
 use limit::Prefix;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};

@@ -1,4 +1,4 @@
-//! What a check is.
+//! A health check: its kind, schedule and thresholds.
 mod keys;
 
 use crate::limits::EXPIRY_WARNING;

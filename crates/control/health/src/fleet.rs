@@ -1,4 +1,4 @@
-//! What the servers of a fleet find out about targets, and what follows from it.
+//! Findings of the servers of a fleet about targets, and the state that follows from them.
 //!
 //! Each target is probed by some of the servers that probe, the same ones in the eyes of all: the
 //! first of an order that differs for each target (rendezvous hashing), so a server that comes or
@@ -119,13 +119,13 @@ pub struct SilenceTiming {
 #[derive(Default)]
 struct Inner {
     vantages: Arc<[Vantage]>,
-    /// What each server reported last, also in an earlier epoch.
+    /// The last report of each server, also from an earlier epoch.
     findings: HashMap<HealthTarget, BTreeMap<Arc<str>, Finding>>,
     /// Their number.
     count: usize,
     is_connected: bool,
     changed: Changed,
-    /// What this server says, and what of it was not written yet.
+    /// The findings of this server, and those that are not written yet.
     own: HashMap<HealthTarget, TargetState>,
     unwritten: HashSet<HealthTarget>,
     silence: Silence,

@@ -1,4 +1,4 @@
-//! What operators set: an address that is drained, or forced up or down.
+//! States that operators set: an address is drained, or forced up or down.
 use crate::limits::{OVERRIDES_MAX, WHY_MAX};
 use documents::{ChangeError, Content, DocumentSet, Lines, Value, change};
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ impl OperatorState {
     }
 }
 
-/// What a set state applies to.
+/// The checks that a set state applies to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OverrideKey {
     /// The address.
@@ -57,7 +57,7 @@ pub struct OverrideKey {
 pub struct Override {
     /// The state.
     pub state: OperatorState,
-    /// Who set it.
+    /// The operator who set it.
     pub by: Box<str>,
     /// Why.
     pub why: Box<str>,
@@ -80,7 +80,7 @@ impl Overrides {
     }
 }
 
-/// What is set for one address.
+/// The set state of one address.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct EndpointDocument {
@@ -101,7 +101,7 @@ impl EndpointDocument {
 /// Refuses a document that does not say what is set for the address that is its name.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Its fault.
 pub fn check_endpoint(name: &str, value: &Value) -> Result<(), String> {
     match name.parse::<IpAddr>() {
         Ok(address) if address.to_string() == name => EndpointDocument::read(value).map(drop),

@@ -1,4 +1,4 @@
-//! What a probe found.
+//! The outcome of a probe.
 use rustix::io::Errno;
 use std::io;
 use std::time::Duration;

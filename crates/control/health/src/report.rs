@@ -1,4 +1,4 @@
-//! What the prober tells of itself and of its targets.
+//! Reports of the prober about itself and its targets.
 use crate::operator::Override;
 use serde::{Deserialize, Serialize};
 use server_status::HealthStatus;
@@ -12,7 +12,7 @@ pub struct TargetReport {
     pub check: String,
     /// Its address.
     pub address: IpAddr,
-    /// What its probes say: `up`, `down` or `unknown`.
+    /// The result of its probes: `up`, `down` or `unknown`.
     pub state: String,
     /// Since when, in seconds since 1970; 0: from the start.
     pub since_seconds: u64,
@@ -27,19 +27,19 @@ pub struct TargetReport {
     pub vantages: Vec<VantageReport>,
     /// How many record sets name it.
     pub sets: usize,
-    /// What an operator has set.
+    /// The state that an operator has set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator: Option<Override>,
     /// When the certificate of the server ends, in seconds since 1970; absent: no probe has seen
     /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_end_seconds: Option<u64>,
-    /// What will soon be wrong; absent: nothing.
+    /// A fault that is expected soon; absent: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
 
-/// What a server of the fleet says of a target that it probes.
+/// The finding of a server of the fleet about a target that it probes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VantageReport {
     /// The server.

@@ -1,4 +1,4 @@
-//! What the prober is started with, and what is asked of it.
+//! Settings of the prober, and requests to it.
 use crate::allow::Allow;
 use crate::check::Check;
 use crate::checks::ReadCheck;
@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use zone_manager::HealthTarget;
 
-/// What is probed, and how.
+/// The targets, and the settings of probes.
 #[derive(Clone)]
 pub struct HealthSettings {
     /// The checks.
@@ -32,7 +32,7 @@ pub struct HealthSettings {
     pub read_check: ReadCheck,
     /// The checks of the API.
     pub api_checks: Arc<dyn DocumentSet>,
-    /// What operators have set for addresses.
+    /// States of addresses that operators have set.
     pub endpoints: Arc<dyn DocumentSet>,
     /// What the servers of a fleet find, and how many of them probe each target; `None`: there is
     /// no fleet.

@@ -19,7 +19,7 @@ const FILE: Lines = Lines {
     mode: 0o640,
 };
 
-/// What is saved.
+/// The saved state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedHealth {
     /// The states of targets, and when a set named each for the last time, since 1970.

@@ -4,7 +4,7 @@ use crate::limits::{REASON_MAX, WARNING_INTERVAL};
 use std::time::Duration;
 use zone_manager::MemberClass;
 
-/// What the probes say of a target.
+/// The state of a target by its probes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProbeState {
     /// Too few probes yet.
@@ -35,7 +35,7 @@ impl ProbeState {
 /// The state of a target, and the probes in a row that speak against it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TargetState {
-    /// What the probes say.
+    /// The state by the probes.
     pub state: ProbeState,
     /// Whether it was ever up.
     pub ever_up: bool,

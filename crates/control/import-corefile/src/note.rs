@@ -39,7 +39,7 @@ impl fmt::Display for ImportNote {
 pub struct Error {
     /// The position.
     pub place: CorefilePosition,
-    /// What is wrong, and what to do.
+    /// The fault, and what to do.
     pub text: String,
 }
 

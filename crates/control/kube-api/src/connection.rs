@@ -1,4 +1,4 @@
-//! How the API server is found, who asks it, and the client that is made of that.
+//! The address of the API server, the credentials, and the client.
 use crate::access_files::{Stamp, named_files};
 use crate::limits::{CONNECT_MAX, KEEPALIVE};
 use hyper_util::client::legacy::Client as HttpClient;

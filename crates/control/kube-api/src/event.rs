@@ -18,7 +18,7 @@ pub struct Subject {
     pub namespace: String,
     /// The name.
     pub name: String,
-    /// What tells it from objects of the same name; empty: unknown.
+    /// Distinguishes it from others with its name; empty: unknown.
     pub uid: String,
 }
 

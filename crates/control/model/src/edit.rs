@@ -286,6 +286,6 @@ pub struct InvalidEdit {
     pub field: &'static str,
     /// The broken rule.
     pub rule: BrokenRule,
-    /// What is wrong: a sentence without a period.
+    /// The fault: a sentence without a period.
     pub what: String,
 }

@@ -54,7 +54,7 @@ pub struct ValueBody {
     /// What is answered if no member is up: `open`, those that are down; `closed`, none of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fail: Option<FailWord>,
-    /// What operators note of the set; absent: nothing. No answer has it.
+    /// Comment of operators; absent: none. No answer has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 255)]
     pub comment: Option<String>,
@@ -67,7 +67,7 @@ pub struct InvalidField {
     pub field: String,
     /// The broken rule.
     pub rule: BrokenRule,
-    /// What is wrong: a sentence without a period.
+    /// The fault: a sentence without a period.
     pub what: String,
 }
 

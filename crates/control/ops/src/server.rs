@@ -37,7 +37,7 @@ const HTTP_LIMITS: HttpLimits = HttpLimits {
     keeps_alive: false,
 };
 
-/// What answers requests.
+/// The handler of requests.
 pub trait Respond: Send + Sync + 'static {
     /// Whether a client may make requests. IPv4 addresses are never mapped into IPv6. Must not
     /// block.

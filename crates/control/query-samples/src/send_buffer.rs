@@ -38,7 +38,7 @@ impl SendBuffer {
     /// Writes until the buffer is empty or `to` would block; adds the completed items to `written`.
     ///
     /// # Errors
-    /// Those of `to`; unwritten bytes stay.
+    /// The errors of `to`; unwritten bytes stay.
     pub fn flush(&mut self, to: &mut impl Write, written: &mut u64) -> io::Result<()> {
         while !self.bytes.is_empty() {
             match to.write(self.bytes.as_slices().0) {

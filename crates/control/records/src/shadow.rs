@@ -6,7 +6,7 @@ use image::{DepthMask, Node};
 use std::fmt;
 use wire::{Name, NameBuf, Rtype};
 
-/// What hides a set.
+/// The record or zone that hides a set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShadowKind {
     /// Another zone of this server, with a longer origin (RFC 1034 §4.3.2, step 2).
@@ -28,10 +28,10 @@ impl ShadowKind {
     }
 }
 
-/// What hides a set.
+/// The record or zone that hides a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shadow {
-    /// What it is.
+    /// Its kind.
     pub kind: ShadowKind,
     /// The origin of the zone, or the owner of the NS or DNAME records.
     pub name: NameBuf,
@@ -49,8 +49,8 @@ impl fmt::Display for Shadow {
 }
 
 impl RecordService {
-    /// What hides each of these sets now; `None` for served ones. Addresses of a delegation's own
-    /// servers are served as additional data (RFC 9471).
+    /// The record or zone that hides each of these sets now; `None` for served ones. Addresses of a
+    /// delegation's own servers are served as additional data (RFC 9471).
     pub fn shadows(&self, sets: &[SetKey]) -> Vec<Option<Shadow>> {
         let image = self.0.publisher.image();
         let of = |set: &SetKey| find(&image, set.zone.as_name(), set.name.as_name(), set.rtype);

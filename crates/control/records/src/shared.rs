@@ -1,4 +1,4 @@
-//! What the threads and handles of the record service share.
+//! The shared state of the threads and handles of the record service.
 use crate::health::Health;
 use crate::queue::WriteQueue;
 use crate::{Fleet, Reader, Refused, Revision, StoreError, ZoneOwner};

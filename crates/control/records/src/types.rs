@@ -72,9 +72,9 @@ pub struct SetWarning {
     pub rtype: Rtype,
     /// The rule that is broken.
     pub rule: BrokenRule,
-    /// What is wrong.
+    /// The fault.
     pub what: String,
-    /// What to do.
+    /// The remedy.
     pub help: String,
 }
 

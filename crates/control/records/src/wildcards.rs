@@ -100,8 +100,8 @@ struct Hidden {
     types: Vec<Rtype>,
 }
 
-/// What hides if a name begins to exist; `None`: nothing. Names with a label that begins with `_`
-/// are those of no host (RFC 8552): nothing is hidden from them.
+/// The wildcard that a new name hides; `None`: it hides none. Names with a label that begins with
+/// `_` are those of no host (RFC 8552): nothing is hidden from them.
 fn hidden(zone: &Zone, name: Name<'_>) -> Option<Hidden> {
     let lower = {
         let mut lower = NameBuf::from(name);

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 pub struct Fault {
     /// Its kind, as in the metric `dunlin_fault`.
     pub kind: String,
-    /// What is wrong, on what, and what to do.
+    /// The fault, its object, and what to do.
     pub text: String,
 }
 

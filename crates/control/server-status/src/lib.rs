@@ -455,7 +455,7 @@ pub struct TapStatus {
     pub dnstap_reconnects: u64,
 }
 
-/// What to do about threads that panicked; `None`: none did.
+/// The remedy for threads that panicked; `None`: none did.
 pub fn failed_threads(names: &[String]) -> Option<String> {
     let text =
         format!("{} ended: served zones no longer change; restart the server", names.join(" and "));

@@ -1,4 +1,4 @@
-//! How long the signatures of a zone are valid.
+//! Validity of the signatures of a zone.
 use serde::{Deserialize, Serialize};
 
 /// Signatures expire soon if less than this is left, or less than a quarter of their validity.

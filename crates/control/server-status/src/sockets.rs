@@ -1,4 +1,4 @@
-//! What the kernel dropped before this process could read it.
+//! Datagrams that the kernel dropped before this process read them.
 use std::collections::HashSet;
 use std::fs;
 

@@ -98,7 +98,7 @@ pub fn own_command(name: &str, announcement: &Announcement) -> Command {
     command
 }
 
-/// What is wrong with this machine and config for an announcement: errors and warnings.
+/// The fault of this machine and config for an announcement: errors and warnings.
 pub fn check(config: &Config, file: &Path) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
     let (mut errors, mut warnings) = (Vec::new(), Vec::new());
     let Some(announcement) = announcement(config) else { return (errors, warnings) };

@@ -22,13 +22,13 @@ pub struct Documents {
     pub credentials: Arc<Credentials>,
     /// The health checks of the API.
     pub checks: Arc<dyn DocumentSet>,
-    /// What operators have set for addresses.
+    /// States of addresses that operators have set.
     pub endpoints: Arc<dyn DocumentSet>,
     /// What the servers of the fleet find out about health; `None`: there is no fleet.
     pub states: Option<EtcdStates>,
     /// The connection to etcd; `None`: there is no fleet.
     pub link: Option<Arc<EtcdLink>>,
-    /// What tells this server from another one of its name.
+    /// Distinguishes this server from another one with its name.
     pub own: OwnLease,
     /// The sets that the fleet shares.
     shared: Vec<Arc<EtcdDocuments>>,

@@ -1,5 +1,4 @@
-//! What the server knows records from, the zone manager that publishes them, and the health of
-//! their addresses.
+//! The sources of records, the zone manager that publishes them, and the health of their addresses.
 use crate::documents::Documents;
 use crate::kubernetes::{self, Kubernetes, THREAD as CLUSTER};
 use crate::limits::{CLUSTER_POLL_INTERVAL, KUBERNETES_START_MAX};

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use upstream::QueryTransport;
 
-/// What is wrong with a config on this machine.
+/// The fault of a config on this machine.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct StartupReport {
     /// What stops the start, or makes it useless.
@@ -150,7 +150,7 @@ fn unreadable(config: &Config) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
     (errors, warnings.collect())
 }
 
-/// What is wrong with the files of `[etcd]`. The server reads them for each connection, and would
+/// The fault of the files of `[etcd]`. The server reads them for each connection, and would
 /// try again and again.
 fn of_etcd(etcd: &Etcd, config: &Path) -> Vec<Diagnostic> {
     let mut found = Vec::new();

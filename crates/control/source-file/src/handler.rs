@@ -1,4 +1,4 @@
-//! What a source passes to its handler: the files, and each load.
+//! The input of a source's handler: the files, and each load.
 
 use compile::View;
 use std::path::{Path, PathBuf};

@@ -120,7 +120,7 @@ fn check_is_copy(folder: &Folder, file: &Path) -> io::Result<()> {
 /// the note.
 ///
 /// # Errors
-/// Those of `out`.
+/// The errors of `out`.
 pub fn write(zone: &Zone, file: Option<FileId>, out: impl Write + Seek) -> io::Result<()> {
     let note = CopyNote::new(zone, file).to_string();
     form(zone.origin()).write(out, |out| write_noted(zone, &note, out))

@@ -21,7 +21,7 @@ pub const VERIFIED_MAX: usize = 10_000;
 /// Signatures that a server verifies when it has loaded a zone; some 10 ms.
 pub const VERIFIED_AT_LOAD_MAX: usize = 100;
 
-/// What is known of the signatures of a zone.
+/// The known state of the signatures of a zone.
 #[derive(Clone, Debug)]
 pub struct SignatureReport {
     /// The first end of a set's validity; `None`: there is no signature.
@@ -162,7 +162,7 @@ fn needs_signature(node: Node<'_>, rtype: Rtype, cut: Option<&[u8]>) -> bool {
     }
 }
 
-/// What is wrong with a record set.
+/// The fault of a record set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum FindingKind {
     /// No signature.

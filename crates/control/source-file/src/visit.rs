@@ -23,7 +23,7 @@ pub struct WatchedZone {
     pub is_writing: bool,
 }
 
-/// What to do.
+/// The remedy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadDecision {
     /// Nothing.

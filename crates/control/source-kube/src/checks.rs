@@ -9,7 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 use zone_manager::CheckNames;
 
-/// What is known of checks.
+/// The known state of checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Checks {
     /// All that exist.

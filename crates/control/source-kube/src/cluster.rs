@@ -1,4 +1,4 @@
-//! What is known of a cluster, and which records each event changes.
+//! The known state of a cluster, and the records that each event changes.
 //!
 //! An address can be in two slices of a service while it moves from one to the other, so what each
 //! slice contributes is kept by itself. Of a ClusterIP service only the number of its ready

@@ -45,7 +45,7 @@ impl Cause {
 /// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What failed, why, and what to do.
+    /// The failed action, the reason, and what to do.
     pub what: String,
     /// The cause.
     pub cause: Cause,

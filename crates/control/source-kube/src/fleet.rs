@@ -160,7 +160,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 /// Reads a key and its value.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Their fault.
 pub(crate) fn read(key: &str, value: Option<&[u8]>) -> Result<Shared, String> {
     let (kind, object) = read_key(key).ok_or("it is not the key of an object")?;
     Ok(match kind {

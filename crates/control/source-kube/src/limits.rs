@@ -33,7 +33,7 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 pub const UNKNOWN_RETRY: Duration = Duration::from_secs(30);
 /// How long a stream may last before the API server ends it, in seconds: between this and twice.
 pub const STREAM_SECONDS: u64 = 290;
-/// What is known of a kind of object is outdated after so long without an event or bookmark.
+/// The known state of a kind of object is outdated after so long without an event or bookmark.
 pub const STALE_AFTER: Duration = Duration::from_secs(300);
 /// Streams that fail one after the other before an open one counts only once it brings something.
 pub const UNPROVEN_AFTER: u32 = 2;

@@ -53,7 +53,7 @@ pub struct ClusterZone {
     pub falls_through: bool,
 }
 
-/// What decides about names.
+/// Settings that affect names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Naming {
     /// The zones. The first that is not multicluster names addresses.
@@ -83,7 +83,7 @@ pub struct ServiceView<'s> {
     pub name: &'s str,
     /// Whether it is imported from other clusters.
     pub is_import: bool,
-    /// What it is.
+    /// Its kind.
     pub service: &'s Service,
     /// Its slices.
     pub slices: &'s [&'s Slice],

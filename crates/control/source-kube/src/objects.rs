@@ -26,7 +26,7 @@ pub struct Meta {
     pub name: Box<str>,
     /// Its namespace; empty for objects of the whole cluster.
     pub namespace: Box<str>,
-    /// What tells it from others of its name.
+    /// Distinguishes it from others with its name.
     pub uid: Box<str>,
     /// The revision at which it was last changed.
     pub resource_version: Box<str>,
@@ -54,7 +54,7 @@ pub struct Port {
     pub number: u16,
 }
 
-/// What a service is.
+/// The kind of a service.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub enum ServiceKind {
     /// It has these addresses.
@@ -68,7 +68,7 @@ pub enum ServiceKind {
 /// A service, or one imported from other clusters.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub struct Service {
-    /// What it is.
+    /// Its kind.
     pub kind: ServiceKind,
     /// Its ports: those with a name, or all.
     pub ports: Box<[Port]>,
@@ -283,7 +283,7 @@ pub struct Optional {
 
 /// A kind of object that is watched.
 pub trait Kind: Send + 'static {
-    /// What is kept of an object.
+    /// The stored fields of an object.
     type Kept: Send + 'static;
     /// The object as it is read.
     type Raw: for<'d> Deserialize<'d> + Send;
@@ -300,7 +300,7 @@ pub trait Kind: Send + 'static {
 
     /// The metadata of an object.
     fn meta(raw: &Self::Raw) -> &Meta;
-    /// What is kept of it; `None`: nothing, as if it did not exist.
+    /// The stored fields of it; `None`: nothing, as if it did not exist.
     fn keep(raw: Self::Raw, naming: EndpointNaming) -> Option<Self::Kept>;
 }
 

@@ -176,7 +176,7 @@ const IMPORTS: usize = 2;
 const SLICES: usize = 3;
 const PODS: usize = 4;
 
-/// What is known of one stream.
+/// The known state of one stream.
 #[derive(Default)]
 struct StreamState {
     is_wanted: bool,

@@ -1,4 +1,4 @@
-//! What is reported of the source.
+//! The status of the source.
 pub use server_status::{KubernetesStatus, KubernetesStream as StreamStatus};
 use std::sync::{Arc, Mutex, PoisonError};
 

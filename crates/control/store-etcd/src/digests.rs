@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 use tokio::time::{Instant, sleep_until};
 use wire::Name;
 
-/// What another member reported.
+/// The report of another member.
 struct Reported {
     name: String,
     revision: Revision,

@@ -52,7 +52,7 @@ pub struct EtcdDocuments {
     writing: Mutex<()>,
 }
 
-/// What the tasks share.
+/// The shared state of the tasks.
 struct SharedSet {
     link: Arc<EtcdLink>,
     kind: DocumentKind,

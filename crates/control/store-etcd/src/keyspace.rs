@@ -156,7 +156,7 @@ pub trait Follower: Send {
 pub struct FollowedKeys {
     pub link: Arc<EtcdLink>,
     pub prefixes: Vec<String>,
-    /// What is known of their history.
+    /// The known state of their history.
     pub history: History,
     /// Where it is said whether they are followed.
     pub report: Arc<LinkReport>,

@@ -62,7 +62,8 @@ pub struct EtcdSettings {
     pub member: Member,
     /// Whether this server may write. If not, its user in etcd need not be able to.
     pub may_write: bool,
-    /// What tells this server from another one of its name: the same in all settings of a server.
+    /// Distinguishes this server from another one with its name: the same in all settings of a
+    /// server.
     pub own: OwnLease,
 }
 

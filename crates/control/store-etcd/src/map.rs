@@ -91,7 +91,7 @@ struct Leadership {
     following: Option<JoinHandle<()>>,
     folder: PathBuf,
     hasher: RandomState,
-    /// Who is elected.
+    /// The elected server.
     elected: Option<Elected>,
     /// The election of this server, and what etcd has: the hash of the value of each key.
     term: Option<Term>,

@@ -1,5 +1,5 @@
-//! What the servers of the fleet say of the targets that they probe: a key for each server and
-//! target, without a lease. A server writes only its own keys, and only while it is a member.
+//! Findings of the servers of the fleet about the targets that they probe: a key for each server
+//! and target, without a lease. A server writes only its own keys, and only while it is a member.
 mod life;
 
 use crate::EtcdLink;

@@ -103,7 +103,7 @@ pub enum OpenMode {
 /// belong to any user, so that root can salvage it.
 ///
 /// # Errors
-/// Those of open(2), or the file is not ours.
+/// The errors of open(2), or the file is not ours.
 pub fn open_file(path: &Path, usage: OpenMode) -> io::Result<FileBackend> {
     let file = if usage == OpenMode::Read {
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;

@@ -1,4 +1,4 @@
-//! What a journal has of each write.
+//! The entry of a write in a journal.
 use model::{Revision, SetValue, View};
 use std::time::SystemTime;
 use wire::Rtype;

@@ -1,4 +1,4 @@
-//! What a store of records is: its interface, and the form of what it keeps.
+//! Stores of records: their interface, and the format of their content.
 //!
 //! [`Store`] and [`Reader`] are implemented by `store-redb` and `store-etcd`; `records` validates
 //! and writes through them. [`codec`] has the bytes of sets and journal entries, [`snapshot`] those

@@ -1,4 +1,4 @@
-//! What could be saved of a damaged store.
+//! The result of a salvage.
 use crate::StoreError;
 use model::Revision;
 use std::io::Write;

@@ -49,7 +49,7 @@ impl<'w> SnapshotWriter<'w> {
     /// Begins a snapshot of this revision, of a store of this form.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// The errors of `to`.
     pub fn new(to: &'w mut dyn Write, revision: Revision, form: Form) -> io::Result<Self> {
         Self::in_format(to, revision, form.of_snapshot())
     }
@@ -58,7 +58,7 @@ impl<'w> SnapshotWriter<'w> {
     /// or comments, the caller adds only sets without them.
     ///
     /// # Errors
-    /// Those of `to`.
+    /// The errors of `to`.
     pub fn in_format(to: &'w mut dyn Write, revision: Revision, format: u8) -> io::Result<Self> {
         let mut writer = Self { to, sum: SipHasher13::new(), item: Vec::new() };
         writer.item.extend_from_slice(MARK);

@@ -1,5 +1,4 @@
-//! What the zone manager and the prober tell each other: the targets that sets name, and the
-//! health of each.
+//! Exchange of the zone manager and the prober: the targets that sets name, and the health of each.
 use crate::limits::HEALTH_TARGETS_MAX;
 use crate::shares::FairShares;
 use std::collections::{BTreeSet, HashMap, HashSet};

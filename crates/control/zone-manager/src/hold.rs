@@ -96,7 +96,7 @@ struct HoldEntry {
     accepted: Option<u64>,
 }
 
-/// What became of the acceptance of held content.
+/// The outcome of the acceptance of held content.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Acceptance {
     /// It is served.

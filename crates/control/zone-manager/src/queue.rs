@@ -47,7 +47,7 @@ pub(crate) enum Judged {
     Believed,
 }
 
-/// What is to be done.
+/// The work.
 pub(crate) enum Action {
     /// Change record sets.
     Apply(Target, Vec<Change>, Promise<Applied>),

@@ -1,4 +1,4 @@
-//! What a source changes the zone data with.
+//! The handle by which a source changes the zone data.
 use crate::answer::{Answer, Stopped, answer, block_on};
 use crate::epoch::Epoch;
 use crate::hold::Evidence;

@@ -147,7 +147,7 @@ pub enum Refusal {
         field: &'static str,
         /// The broken rule.
         rule: BrokenRule,
-        /// What is wrong: a sentence without a period.
+        /// The fault: a sentence without a period.
         what: String,
     },
     /// A limit was exceeded.
@@ -179,7 +179,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// What became of changes. It comes when they are published.
+/// The outcome of changes. It comes when they are published.
 #[derive(Clone, Debug)]
 pub struct Applied {
     /// The result of each change, in their order. A refused change does not affect the others.
@@ -188,18 +188,18 @@ pub struct Applied {
     pub sequence: crate::Sequence,
 }
 
-/// What became of a full sync.
+/// The outcome of a full sync.
 #[derive(Clone, Debug)]
 pub struct Synced {
     /// The puts that were refused, by their numbers from 0, and why; none of compiled content.
     pub refused: Vec<(usize, Refusal)>,
-    /// What became of the content.
+    /// The outcome of the content.
     pub outcome: SyncOutcome,
     /// Its place in the queue.
     pub sequence: crate::Sequence,
 }
 
-/// What became of the content of a full sync.
+/// The outcome of the content of a full sync.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SyncOutcome {
     /// It is published, unless the source of a greater kind hides it.

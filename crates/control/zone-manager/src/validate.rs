@@ -112,7 +112,7 @@ pub fn edits(edits: &mut [Edit], origin: Name<'_>) -> Result<Vec<usize>, Invalid
 /// [`Revision::NONE`] outside of the store.
 ///
 /// # Errors
-/// Those of `written`.
+/// The errors of `written`.
 pub fn is_met<E>(
     expect: &Precondition,
     set: Option<&image::RecordSet<'_>>,

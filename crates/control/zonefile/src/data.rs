@@ -19,7 +19,7 @@ use crate::report::EntryError;
 /// Why a text is not record data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidData {
-    /// What is wrong.
+    /// The fault.
     pub what: String,
     /// How to fix it, if known.
     pub help: Option<String>,

@@ -48,7 +48,7 @@ fn expected(rtype: Rtype, data: &[u8]) -> Option<(usize, &'static str, usize)> {
     Some((head, len.0, len.1))
 }
 
-/// What is wrong with the length of the data's digest.
+/// The fault of the length of the data's digest.
 pub(crate) fn problem(rtype: Rtype, data: &[u8]) -> Option<String> {
     let (head, algorithm, len) = expected(rtype, data)?;
     let found = data.len().saturating_sub(head);

@@ -11,7 +11,7 @@ const TEXT_LEN_MAX: usize = 4 * Name::LEN_MAX;
 /// Why a text is not a name. The message continues a sentence that begins with the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidName {
-    /// What is wrong.
+    /// The fault.
     pub what: String,
     /// How to fix it, if known.
     pub help: Option<&'static str>,

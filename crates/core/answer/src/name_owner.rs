@@ -1,4 +1,4 @@
-//! Which zone, hosts file or group of upstream servers owns a name.
+//! Finds the zone, hosts file or group of upstream servers that owns a name.
 use crate::hosts::HostEntry;
 use image::{ForwardRule, Forwards, Route, ZoneTable};
 use packet::View;

@@ -1,4 +1,4 @@
-//! How long a reply may become.
+//! The maximum length of a reply.
 use crate::Policy;
 use crate::cookies::{COOKIE_LEN, ReplyOptions};
 use crate::networks::SubnetReply;

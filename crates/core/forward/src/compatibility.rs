@@ -17,7 +17,7 @@ pub(crate) enum CaseDoubt {
     Silence,
 }
 
-/// What is known of a server. All of it is forgotten after a while.
+/// The known state of a server. All of it is forgotten after a while.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Compatibility {
     /// Until when its queries have no OPT record.

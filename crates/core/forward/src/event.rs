@@ -1,4 +1,4 @@
-//! What a forwarder returns: messages to send, and which queries were answered.
+//! Results of a forwarder: messages to send, and answered queries.
 use crate::pending::NONE;
 use cache::QueryKind;
 
@@ -60,7 +60,7 @@ impl QueryId {
     }
 }
 
-/// What became of a query.
+/// The outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryOutcome {
     /// It is under way, or was already.

@@ -1,4 +1,4 @@
-//! How a query is sent to a server next, by what is [known](crate::compatibility) of it.
+//! The form in which a query is sent next, by the server's [compatibility](crate::compatibility).
 use crate::compatibility::{CaseDoubt, QueryForm};
 use crate::forwarder::Forwarder;
 use crate::limits::CASE_GRACE_MICROS;

@@ -1,4 +1,4 @@
-//! Where a client or an endpoint is.
+//! The location of a client or an endpoint.
 use core::fmt;
 
 /// A location: a path such as `eu/fra1/a`, as a number that has 32 bits for each of its levels.

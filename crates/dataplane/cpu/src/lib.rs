@@ -1,4 +1,4 @@
-//! Which CPUs this process may use, and pinning to them.
+//! The CPUs that this process may use, and pinning to them.
 #![forbid(unsafe_code)]
 
 pub mod limits;

@@ -1,4 +1,4 @@
-//! Which names are forwarded, and how.
+//! The forwarded names, and their rules.
 use image::{ForwardRule, Forwards};
 use std::io;
 use upstream::{ResolverPlan, UpstreamClient};

@@ -1,4 +1,4 @@
-//! What is reported of a panic, and to whom.
+//! The report of a panic, and its receiver.
 use std::fmt;
 use std::sync::Arc;
 

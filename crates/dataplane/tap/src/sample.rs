@@ -29,7 +29,7 @@ pub struct Sample<'a> {
     pub outcome: QueryOutcome<'a>,
 }
 
-/// What became of a query.
+/// The outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryOutcome<'a> {
     /// This was replied.

@@ -2,7 +2,7 @@
 use rustls::CertificateError;
 use std::io::{self, ErrorKind};
 
-/// What is wrong with a server, or was with the last connection to it.
+/// The fault of a server, or of the last connection to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum TlsFault {

@@ -7,7 +7,7 @@ use test_support::wait;
 
 /// Names of the zone besides its name server.
 const NAMES: usize = 2_000;
-/// What the status says of a file that another process has open.
+/// The status of a file that another process has open.
 const WRITES: &str = "a process has been writing its file";
 
 /// A line for each name with its address, which contains the generation.

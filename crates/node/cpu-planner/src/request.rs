@@ -1,4 +1,4 @@
-//! What is asked for, and what may not be.
+//! A request for CPUs, and its errors.
 use cpu::CpuList;
 use serde::Serialize;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a machine consists of.
+//! The parts of a machine.
 use crate::as_text;
 use cpu::CpuList;
 use serde::Serialize;
@@ -109,7 +109,7 @@ pub enum DeviceKind {
 pub struct Device {
     /// `eth0`, `nvme0n1` or `0000:3b:00.0`.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: DeviceKind,
     /// The address of the PCI function behind it.
     pub pci: Option<String>,

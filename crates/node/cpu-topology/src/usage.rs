@@ -1,4 +1,4 @@
-//! Who uses which CPU of this machine: control groups with CPUs of their own, and Dunlin's workers.
+//! Users of this machine's CPUs: control groups with CPUs of their own, and Dunlin's workers.
 use crate::limits::GROUPS_MAX;
 use crate::sysfs::{names, optional};
 use cpu::CpuList;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Something that runs on some CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct User {
-    /// What it is.
+    /// Its kind.
     pub kind: UserKind,
     /// The path of the group, or the thread with its process.
     pub name: String,

@@ -1,4 +1,4 @@
-//! Which Events of Pods are written, and when: without I/O and without a clock.
+//! Decides which Events of Pods are written, and when, without I/O and without a clock.
 //!
 //! The same Event of a Pod is one entry. It is written at once; repeats are counted, and written
 //! together later. All entries share one rate.

@@ -1,4 +1,4 @@
-//! What the manager does for containers, as Events of their Pods.
+//! Writes the manager's actions for containers as Events of their Pods.
 //!
 //! A thread of its own writes them. The manager only puts them into a queue, and never waits: where
 //! the queue is full, an Event is dropped and counted.

@@ -26,7 +26,7 @@ pub(crate) struct Message {
     pub connection: u32,
     /// The call that it belongs to.
     pub stream: u32,
-    /// What it is.
+    /// Its kind.
     pub kind: u8,
     /// What it says.
     pub body: Vec<u8>,

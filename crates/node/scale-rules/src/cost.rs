@@ -1,4 +1,4 @@
-//! What a query costs, as CPU time that replicas use, and what a replica carries by it.
+//! The cost of a query in CPU time of the replicas, and the capacity of a replica that follows.
 use crate::limits::NODE_TYPES_MAX;
 use crate::replicas::Work;
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! What is observed, and what is decided.
+//! Observations and decisions.
 use serde::Serialize;
 
 /// The nodes of a cluster, counted. Cores are allocatable ones, rounded up once for all nodes.

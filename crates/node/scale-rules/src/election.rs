@@ -1,4 +1,4 @@
-//! Who of several scalers decides: an election by a Lease, with the clock as an argument.
+//! Election of one of several scalers by a Lease, with the clock as an argument.
 //!
 //! Only the monotonic clock of this process counts, never the times that a Lease holds: a step of
 //! the wall clock changes nothing. A write to a target comes right after a successful renewal, and

@@ -1,4 +1,4 @@
-//! What replicas say of themselves: their metrics, and the demand that follows from them.
+//! Metrics of replicas, and the demand that follows from them.
 use crate::decision::Demand;
 use std::collections::BTreeMap;
 

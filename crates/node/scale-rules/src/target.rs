@@ -1,4 +1,4 @@
-//! What is scaled: `kind/name[,kind/name…]`.
+//! Targets of the scaler: `kind/name[,kind/name…]`.
 use crate::limits::TARGETS_MAX;
 use crate::members::Dialect;
 use serde::Serialize;

@@ -197,7 +197,7 @@ impl Scenario {
             (0..count).map(|number| self.name(what, number)).collect()
         };
         let go = |names: &[String]| ask(dunlin.address, names, rate).map_err(|e| e.to_string());
-        // What is known of the servers is known from a load.
+        // The state of the servers is known after a load.
         let before = go(&names("now", count.max(rate)))?;
         if let Some(other) = before.iter().find(|outcome| !outcome.is_right(&TRUTH)) {
             return Err(format!("{}: before the fault: {other:?}", self.name));

@@ -95,7 +95,7 @@ fn taken(name: &str) -> String {
 /// Refuses a document that is no credential.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Its fault.
 pub fn check_document(name: &str, value: &Value) -> Result<(), String> {
     let (_, proof) = holder(name, value)?;
     match proof {

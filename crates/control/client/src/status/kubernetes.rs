@@ -1,4 +1,4 @@
-//! What the status says of a Kubernetes cluster.
+//! The status of a Kubernetes cluster.
 use command_line::{plain, plural, utc};
 use server_status::{KubernetesStatus, KubernetesStream};
 

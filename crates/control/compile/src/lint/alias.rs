@@ -1,4 +1,4 @@
-//! Where aliases of a zone lead.
+//! The targets of a zone's aliases.
 use crate::Zone;
 use crate::limits::ALIASES_MAX;
 use image::Node;

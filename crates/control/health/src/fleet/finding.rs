@@ -1,9 +1,9 @@
-//! What servers say of targets, as JSON.
+//! Findings about targets, as JSON.
 use crate::state::{ProbeState, TargetState};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What a server says of a target that it probes. It says nothing before it knows.
+/// The finding of a server about a target that it probes. There is none before the first result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// The state, and since when. It has no certificate.
@@ -49,7 +49,7 @@ impl Finding {
     /// Reads its JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Its fault.
     pub fn decode(json: &[u8]) -> Result<Self, String> {
         let value: serde_json::Value =
             serde_json::from_slice(json).map_err(|why| format!("it is not JSON: {why}"))?;

@@ -35,7 +35,7 @@ where
 /// Sends a request over a connection of its own, and verifies the response.
 ///
 /// # Errors
-/// Those of the protocol and of `verify`.
+/// The errors of the protocol and of `verify`.
 pub async fn send<S>(
     request: Request<Full<Bytes>>,
     stream: S,

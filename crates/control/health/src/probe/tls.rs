@@ -1,4 +1,4 @@
-//! How the server of an HTTPS check is verified.
+//! Verification of the server of an HTTPS check.
 use super::Failure;
 use crate::check::TlsCheck;
 use rustls::pki_types::pem::PemObject;

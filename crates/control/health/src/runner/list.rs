@@ -1,4 +1,4 @@
-//! What operators see of targets.
+//! The list of targets for operators.
 use super::{Runner, wall, whole_days};
 use crate::report::{HealthReport, TargetReport};
 use crate::request::{StateFilter, TargetFilter};

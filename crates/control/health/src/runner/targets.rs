@@ -1,4 +1,4 @@
-//! Which targets are probed: those that published sets name, within the limits.
+//! The probed targets: those that published sets name, within the limits.
 use super::{IdleTarget, Runner, wall};
 use crate::limits::REMEMBERED_MAX;
 use crate::prober::{NotProbed, rate_of};

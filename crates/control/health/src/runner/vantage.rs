@@ -1,4 +1,5 @@
-//! What the servers of a fleet agree on: which of them probes what, and what follows.
+//! Agreement of the servers of a fleet: which server probes which target, and the state that
+//! follows.
 use super::{IdleTarget, Runner};
 use crate::check::Check;
 use crate::fleet::{FleetStates, SilenceTiming, Vantage, assigned, verdict};
@@ -10,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use zone_manager::HealthTarget;
 
-/// What this server knows of the others.
+/// The known servers and their findings.
 pub(super) struct FleetView {
     states: Arc<FleetStates>,
     /// How many servers probe each target.

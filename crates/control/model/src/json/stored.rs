@@ -21,7 +21,7 @@ pub fn write_stored(rtype: Rtype, revision: Revision, value: &SetValue) -> Vec<u
 /// Parses a set of this type, with the revision of its last write.
 ///
 /// # Errors
-/// What is wrong with it.
+/// Its fault.
 pub fn read_stored(json: &[u8], rtype: Rtype) -> Result<(Revision, SetValue), String> {
     let mut body: Value = serde_json::from_slice(json).map_err(|why| why.to_string())?;
     let revision = body.as_object_mut().and_then(|body| body.remove("revision"));

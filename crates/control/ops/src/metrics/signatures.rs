@@ -1,4 +1,4 @@
-//! How long the signatures of zones are valid.
+//! Metrics of the validity of zones' signatures.
 use super::{Exposition, Gauge, ZONE_SERIES_MAX, ZoneStatus};
 
 /// The signatures of signed zones, as far as zones have series.

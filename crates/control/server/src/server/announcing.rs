@@ -1,4 +1,4 @@
-//! What speaks against announcing the addresses of the server.
+//! Reasons not to announce the addresses of the server.
 use super::{Server, lock};
 use crate::announce::probe_targets;
 use anycast::now;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Between two reads of the states of all zones.
 const ZONES_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What is known of the zones, each with the time it was read.
+/// The known state of the zones, each with the time it was read.
 #[derive(Default)]
 struct ZoneCounts {
     start: Option<Duration>,

@@ -60,7 +60,7 @@ pub fn date(seconds: i64) -> String {
     zonefile::date_text(u64::try_from(seconds).unwrap_or_default())
 }
 
-/// What is known of one signature of a set.
+/// The known state of one signature of a set.
 pub enum Verdict {
     /// It is valid, as far as it was asked to verify it.
     Valid,

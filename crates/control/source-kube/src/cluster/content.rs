@@ -1,4 +1,4 @@
-//! What is known, object by object.
+//! The known objects.
 use super::{Cluster, KeptSlice, ObjectName};
 use crate::objects::{KeptSliceOf, Service, ServiceKind};
 use std::collections::HashMap;

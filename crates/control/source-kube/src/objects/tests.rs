@@ -1,4 +1,4 @@
-//! What is kept of objects as the API server sends them.
+//! The stored fields of objects as the API server sends them.
 use super::*;
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Which cluster this server watches: the UID of the namespace `kube-system`, which each cluster
+//! The identity of the watched cluster: the UID of the namespace `kube-system`, which each cluster
 //! has. It is read before the objects of a list are written for the fleet.
 use crate::body::{ReadError, read_whole};
 use crate::client::Connection;

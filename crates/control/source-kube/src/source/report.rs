@@ -1,4 +1,4 @@
-//! What the source reports, and what it saves.
+//! Reports and saved state of the source.
 use super::sharing::seconds;
 use super::{STREAMS, Worker, now_seconds};
 use crate::failure::Failure;

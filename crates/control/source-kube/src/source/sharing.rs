@@ -1,4 +1,4 @@
-//! What the source exchanges with the other servers of a fleet.
+//! Exchange of the source with the other servers of a fleet.
 use super::{Event, FleetPart, IMPORTS, NAMESPACES, PODS, SERVICES, SLICES, Worker};
 use crate::cluster::ObjectName;
 use crate::failure::{Cause, Failure};

@@ -1,4 +1,4 @@
-//! Which version of an optional kind of object a cluster has.
+//! Finds the version of an optional kind of object in a cluster.
 use super::{End, Stream};
 use crate::failure::{Cause, Failure};
 use crate::objects::{Kind, Optional};

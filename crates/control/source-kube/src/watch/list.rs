@@ -35,7 +35,7 @@ impl<R> Page<R> {
     }
 }
 
-/// What is left for a list. A server can list without end.
+/// The remaining budget of a list. A server can list without end.
 pub(super) struct Budget {
     until: Instant,
     bytes: u64,

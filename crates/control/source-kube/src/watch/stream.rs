@@ -90,7 +90,7 @@ pub(super) fn parse<K: Kind>(line: &[u8]) -> Result<Parsed<K::Raw>, Failure> {
 /// What a stream has brought so far.
 struct Progress {
     opened: Instant,
-    /// What is left for the list that it begins with; `None`: that is complete.
+    /// The remaining budget of the list that it begins with; `None`: that is complete.
     list: Option<Budget>,
     /// Whether it was reported as open.
     is_announced: bool,

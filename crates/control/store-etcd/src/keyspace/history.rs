@@ -50,7 +50,7 @@ pub fn values<const KEYS: usize>(answer: &TxnResponse) -> [Option<Vec<u8>>; KEYS
     std::array::from_fn(|_| found.next().flatten())
 }
 
-/// What is known of the history of etcd.
+/// The known state of the history of etcd.
 #[derive(Debug)]
 pub struct History {
     /// The folder of the replica, which says which cluster an operator has accepted.

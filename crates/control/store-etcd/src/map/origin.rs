@@ -1,5 +1,5 @@
-//! What a map comes from, such as the ID of a cluster: a key beside that of the election, without
-//! a lease. The first writer writes it, and one of another origin is refused.
+//! The origin of a map, such as the ID of a cluster: a key beside that of the election, without a
+//! lease. The first writer writes it, and one of another origin is refused.
 use super::Leadership;
 use super::follow::MapFollower;
 use crate::connection::RequestError;

@@ -1,4 +1,4 @@
-//! What all parts of a running scaler use.
+//! The context that all parts of a running scaler use.
 use super::nodes::NodeTable;
 use super::rights::Feature;
 use jiff::Timestamp;

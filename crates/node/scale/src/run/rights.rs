@@ -1,4 +1,4 @@
-//! What the scaler may do. A missing right switches off one feature.
+//! The rights of the scaler. A missing right disables one feature.
 use kube_api::Feature as NeedsRights;
 use serde::Serialize;
 

@@ -109,7 +109,7 @@ impl Counts {
 }
 
 impl SharedCounters {
-    /// For so many threads, all zero.
+    /// For this many threads, all zero.
     ///
     /// # Errors
     /// No memory is left.
@@ -220,19 +220,19 @@ impl ThreadCounters<'_> {
         Self::add(&self.0.received, received as u64);
     }
 
-    /// The kernel took so many answers.
+    /// The kernel took this many answers.
     #[inline]
     pub fn answered(&self, n: usize) {
         Self::add(&self.0.answered, n as u64);
     }
 
-    /// So many were not answered.
+    /// This many were not answered.
     #[inline]
     pub fn dropped(&self, reason: Reason, n: usize) {
         Self::add(&self.0.dropped[reason as usize], n as u64);
     }
 
-    /// So many that were counted as answered were refused after all.
+    /// This many that were counted as answered were refused after all.
     #[inline]
     pub fn refused(&self, n: u64) {
         let answered = self.0.answered.load(Ordering::Relaxed);

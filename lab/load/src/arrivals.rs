@@ -45,7 +45,7 @@ pub struct Arrivals {
     pub rate: Rate,
     /// The spacing. Captured times ignore it.
     pub spacing: Spacing,
-    /// So many are due at each time, 1 to [`BURST_MAX`]; the rate stays.
+    /// This many are due at each time, 1 to [`BURST_MAX`]; the rate stays.
     pub burst: u32,
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn wall_ns() -> u64 {
 }
 
 impl Clock {
-    /// Begins so many nanoseconds from now.
+    /// Begins this many nanoseconds from now.
     pub(crate) fn ahead(by_ns: u64) -> Self {
         Self { begin: monotonic() + by_ns }
     }

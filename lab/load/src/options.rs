@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub enum LoadMode {
     /// Open loop: at their times, whatever the server does.
     Open(Arrivals),
-    /// Closed loop: as soon as fewer than so many are under way, and no more than so many a
+    /// Closed loop: as soon as fewer than this many are under way, and no more than so many a
     /// second. What a slow answer keeps from being sent is not measured.
     Closed {
         /// Queries under way, of all threads together.
@@ -168,7 +168,7 @@ pub struct Options {
     pub netns: Option<String>,
     /// Expected contents of answers.
     pub oracle: Option<Arc<Oracle>>,
-    /// One in so many answers is.
+    /// One in this many answers is.
     pub check_one_in: u64,
     /// Whether an answer with an RCODE other than NOERROR and NXDOMAIN is wrong. An error costs a
     /// server less than an answer.

@@ -126,7 +126,7 @@ fn fold(word: u64) -> u64 {
     (product >> 64) as u64 ^ product as u64
 }
 
-/// A response as far as a generator looks at it.
+/// The parts of a response that a generator reads.
 #[derive(Clone, Copy, Debug)]
 pub struct Answer<'m> {
     /// The whole message.

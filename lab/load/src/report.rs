@@ -126,7 +126,7 @@ impl Report {
 pub enum Quantile {
     /// There was nothing.
     None,
-    /// So many nanoseconds.
+    /// This many nanoseconds.
     Of(u64),
     /// More than this, in nanoseconds; how much more is not known, as queries timed out.
     MoreThan(u64),

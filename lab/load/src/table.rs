@@ -42,7 +42,7 @@ pub(crate) enum MatchResult {
     Open(u32),
     /// One that has timed out, at this place.
     TimedOut(u32),
-    /// Nothing, or one that was answered before.
+    /// An empty slot, or a query that was answered before.
     Nothing,
 }
 
@@ -181,7 +181,7 @@ impl Table {
         }
     }
 
-    /// The place of the query that was sent first of those under way.
+    /// The slot of the oldest outstanding query.
     #[inline]
     pub fn oldest(&self) -> Option<u32> {
         (self.oldest != NONE).then_some(self.oldest)

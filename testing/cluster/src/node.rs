@@ -20,7 +20,7 @@ const MODULES: &str = "dummy crc32c_generic br_netfilter nf_conntrack_netlink nf
     nft_redir nft_reject_inet nft_reject_ipv4 nft_reject_ipv6";
 /// How long its start may take on emulated CPUs, on a busy machine.
 const START_MAX: Duration = Duration::from_secs(600);
-/// After so many seconds the machine ends in any case.
+/// After this many seconds the machine ends in any case.
 const LIMIT: &str = "3000";
 
 /// A port of this machine that Pods reach at an address of their own.

@@ -124,7 +124,8 @@ impl Cluster {
         self.api
     }
 
-    /// A kubeconfig for a service account, whose token is good for so many seconds (at least 600).
+    /// A kubeconfig for a service account, whose token is good for this many seconds (at least
+    /// 600).
     ///
     /// # Errors
     /// The API server issues no token for it.

@@ -50,7 +50,7 @@ impl Drop for Hosts {
     }
 }
 
-/// What the kernel counted on the host of a process, such as `Udp.InDatagrams`.
+/// A counter of the kernel on the host of a process, such as `Udp.InDatagrams`.
 pub fn kernel_counters(pid: u32) -> Result<BTreeMap<String, u64>> {
     let mut counters = BTreeMap::new();
     for file in ["snmp", "netstat"] {

@@ -22,7 +22,7 @@ use crate::random::Random;
 use crate::reply::Reply;
 use crate::zone::{Signing, Zone};
 
-/// The zone that is asked for.
+/// The zone of the queries.
 pub const ZONE: &str = "load.test";
 /// The owner in it whose TXT records take nearly 64 KiB.
 pub const LARGE: &str = "large";

@@ -60,7 +60,7 @@ pub fn check(bytes: &[u8]) {
     }
 }
 
-/// The response with its last two bytes as a length, and so many bytes behind it: a large record
+/// The response with its last two bytes as a length, and this many bytes behind it: a large record
 /// of a small input.
 fn stretch(response: &[u8], by: usize) -> Vec<u8> {
     let mut stretched = response.to_vec();

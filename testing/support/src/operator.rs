@@ -104,7 +104,7 @@ impl Operator {
         self.run(async |client| client.put(key, value.as_ref(), None).await);
     }
 
-    /// Writes a key under a lease of so many seconds.
+    /// Writes a key under a lease of this many seconds.
     pub fn put_for(&self, key: &str, value: &str, seconds: i64) {
         self.run(async |client| {
             let lease = client.lease_grant(seconds, None).await?.id();
@@ -134,7 +134,7 @@ impl Operator {
         self.run(async |client| client.get(prefix, Some(options.clone())).await).count()
     }
 
-    /// Puts keys with values of so many bytes until etcd has no space.
+    /// Puts keys with values of this many bytes until etcd has no space.
     pub fn fill(&self, prefix: &str, len: usize) {
         self.run(async |client| {
             for n in 0.. {

@@ -103,8 +103,8 @@ pub fn media(headers: &HeaderMap) -> String {
     essence.trim().to_ascii_lowercase()
 }
 
-/// Reads a body of at most so many bytes. `weight` bytes of memory are reserved for each byte as it
-/// arrives, and released with the permit.
+/// Reads a body of at most this many bytes. `weight` bytes of memory are reserved for each byte as
+/// it arrives, and released with the permit.
 pub async fn whole(
     state: &ApiState,
     body: Body,

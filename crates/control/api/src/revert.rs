@@ -86,7 +86,7 @@ struct NotUndone {
     revision: Option<u64>,
 }
 
-/// Why a record set stays as it is.
+/// Why a record set is not reverted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum WhyNot {

@@ -30,7 +30,7 @@ pub struct ForwardChange {
 }
 
 impl ForwardTable {
-    /// The rules of a config, for so many threads.
+    /// The rules of a config, for this many threads.
     pub fn new(
         config: &Config,
         rules: &[Forward],
@@ -61,8 +61,8 @@ impl ForwardTable {
     /// Uses other rules from now on. `trust`: anchors that were not known before.
     ///
     /// # Errors
-    /// So many servers change at once that the old ones, whose queries are under way, leave no
-    /// room. Then nothing has changed.
+    /// Too many servers change at once: the old ones, whose queries are in progress, leave no room.
+    /// Then nothing has changed.
     pub fn change(
         &mut self,
         rules: &[Forward],

@@ -26,7 +26,7 @@ pub fn raise_file_limit() {
     }
 }
 
-/// Makes the kernel enlarge the table of open files for so many sockets and streams. If the table
+/// Makes the kernel enlarge the table of open files for this many sockets and streams. If the table
 /// grew later, accept(2) would wait until every CPU has passed through the scheduler, some ten
 /// milliseconds without service. It does not wait while there is one thread, so call this first.
 ///

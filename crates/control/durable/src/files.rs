@@ -290,7 +290,7 @@ pub fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Reads a file of at most so many bytes in a configured folder; `None`: it does not exist.
+/// Reads a file of at most this many bytes in a configured folder; `None`: it does not exist.
 ///
 /// # Errors
 /// As [`Folder::read`], or the file is longer.

@@ -42,7 +42,7 @@ struct IdleTarget {
 /// The result of a probe, or that it panicked.
 type Done = Result<(ProbeId, Result<Passed, Failure>), tokio::task::JoinError>;
 
-/// A save in progress, and who waits for it.
+/// A save in progress, and its waiters.
 type Saving = JoinHandle<Result<(), String>>;
 
 pub(crate) struct Runner {

@@ -106,7 +106,7 @@ impl TargetState {
         self.against >= needed && self.enter(next, now)
     }
 
-    /// Takes in why the last probe did not pass; empty: it passed.
+    /// Stores why the last probe did not pass; empty: it passed.
     pub fn take_reason(&mut self, reason: &str) {
         if *self.reason != *reason {
             self.reason = reason[..reason.floor_char_boundary(REASON_MAX)].into();

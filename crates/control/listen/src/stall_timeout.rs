@@ -156,7 +156,7 @@ mod tests {
         });
     }
 
-    /// The outcome for a client that reads so many bytes a second in chunks.
+    /// The outcome for a client that reads this many bytes a second in chunks.
     async fn respond(bytes_per_second: usize) -> io::Result<()> {
         let (near, mut far) = duplex(bytes_per_second);
         let mut near = StallTimeout::new(near);

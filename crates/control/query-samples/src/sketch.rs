@@ -37,7 +37,7 @@ pub struct Sketch<Q: ?Sized + ToOwned> {
 
 struct Entry<K> {
     key: K,
-    /// How much of its count may belong to other keys.
+    /// The part of its count that may belong to other keys.
     error: f64,
 }
 

@@ -13,7 +13,7 @@ pub struct HealthStatus {
     pub unknown: u64,
     /// Servers that probe: of the fleet, or this one.
     pub probers: u64,
-    /// Targets that may not be probed, or not so often.
+    /// Targets that may not be probed, or not this often.
     pub not_probed: u64,
     /// Those of them that wait for a share of the probes a second, or for room in the list of
     /// targets: their zone has as much as any other.

@@ -226,7 +226,7 @@ impl ZoneStatus {
     }
 }
 
-/// What is served for a zone.
+/// The served content of a zone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ZoneState {

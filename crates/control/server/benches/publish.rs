@@ -138,7 +138,7 @@ fn propagation(verdict: &mut Verdict) {
     );
 }
 
-/// Changes a record every so often; how long each took until it was live.
+/// Changes a record at this interval; returns how long each change took until it was live.
 fn change_for_ever(
     control: &ZonePublisher,
     updates: &UpdateSender,

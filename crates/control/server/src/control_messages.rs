@@ -85,7 +85,7 @@ impl ControlMessages {
         Ok(Self { limit, waker, wakes, receivers, deciding: JoinSet::new() })
     }
 
-    /// What the threads wake it by.
+    /// The descriptor by which the threads wake it.
     pub fn waker(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.waker)
     }
@@ -111,7 +111,7 @@ impl ControlMessages {
                 }
                 ready = self.wakes.readable() => {
                     ready?;
-                    // Before the rings are read. What is left makes it readable again.
+                    // Cleared before the rings are read: remaining wake-ups make it readable again.
                     let _ = self.wakes.try_read(&mut [0; 512]);
                     self.receive(&handlers);
                 }

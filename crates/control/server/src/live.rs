@@ -86,7 +86,7 @@ pub struct ForwardSetup {
 }
 
 impl ForwardSetup {
-    /// For so many threads of a server with these sockets.
+    /// For this many threads of a server with these sockets.
     pub fn new(threads: usize, trust: Option<TrustAnchors>, listening: &[Listening]) -> Self {
         Self { threads, trust, listen: listening.iter().map(|all| all.address).collect() }
     }

@@ -19,7 +19,7 @@ pub struct WatchedZone {
     pending: HashMap<PathBuf, PendingFile>,
     /// A requested load waits for a writer.
     is_asked: bool,
-    /// The handler knows that a writer is at work.
+    /// The handler has reported that a writer has the file open.
     pub is_writing: bool,
 }
 

@@ -33,7 +33,7 @@ pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
 pub const UNKNOWN_RETRY: Duration = Duration::from_secs(30);
 /// How long a stream may last before the API server ends it, in seconds: between this and twice.
 pub const STREAM_SECONDS: u64 = 290;
-/// The known state of a kind of object is outdated after so long without an event or bookmark.
+/// The known state of a kind of object is outdated after this time without an event or bookmark.
 pub const STALE_AFTER: Duration = Duration::from_secs(300);
 /// Streams that fail one after the other before an open one counts only once it brings something.
 pub const UNPROVEN_AFTER: u32 = 2;
@@ -70,7 +70,7 @@ pub struct Bounds {
     pub retry: (Duration, Duration),
     /// The most time after a connection that could not be made, which costs the server nothing.
     pub connect_retry_max: Duration,
-    /// A stream that brings something after so long works: the next failure is a first one.
+    /// A stream that brings something after this time works: the next failure is a first one.
     pub stable: Duration,
     /// How long a list may take.
     pub list_time_max: Duration,

@@ -39,7 +39,7 @@ pub struct Settings {
     pub access: Access,
     /// How objects are named.
     pub naming: Naming,
-    /// Which objects have names.
+    /// The kinds of objects that have names.
     pub exposed: Exposed,
     /// A selector of services, slices and pods; empty: all.
     pub labels: String,

@@ -1,4 +1,4 @@
-//! The store of a fleet: etcd has the truth, and each server a replica on its disk.
+//! The store of a fleet: etcd is authoritative, and each server has a replica on its disk.
 //!
 //! The replica is a store of `store-redb` that follows the commits in etcd. So reads, journals and
 //! a start need no etcd, and no answer waits for it. A commit is one transaction that succeeds only
@@ -58,7 +58,7 @@ pub struct EtcdSettings {
     pub identity: Option<(PathBuf, PathBuf)>,
     /// The user, and the file with its password.
     pub user: Option<(String, PathBuf)>,
-    /// What this server says of itself to the others; its name is no other server's.
+    /// The description of this server for the others; its name must be unique.
     pub member: Member,
     /// Whether this server may write. If not, its user in etcd need not be able to.
     pub may_write: bool,

@@ -17,7 +17,7 @@ use store_redb::RedbStore;
 /// The folder of the replica in `[server] data_dir`.
 pub const FOLDER: &str = "replica";
 
-/// The file in it that says what it is a copy of.
+/// The file in it with the origin of the copy.
 const ORIGIN: &str = "origin.json";
 
 /// The folder in it with the files of one that could not be used.
@@ -146,8 +146,8 @@ impl Replica {
     /// Opens it.
     ///
     /// # Errors
-    /// It cannot be opened, or is a copy of another prefix. [`StoreError::Damaged`]: it may be
-    /// [set aside](Self::set_aside), because etcd has the truth.
+    /// It cannot be opened, or is a copy of another prefix. [`StoreError::Damaged`]: it may be [set
+    /// aside](Self::set_aside), because etcd is authoritative.
     pub fn open(&mut self, keys: &Keys, waits: bool) -> Result<(), StoreError> {
         if waits {
             self.store.open()?

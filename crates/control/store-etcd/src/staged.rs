@@ -165,7 +165,8 @@ async fn sweep_once(
     let ids = staged.kvs().iter().filter_map(|kv| keys.read_staged_id(kv.key()));
     let mut found: BTreeMap<CommitId, usize> = BTreeMap::new();
     ids.for_each(|id| *found.entry(id).or_default() += 1);
-    // What goes on is not left: a move has another step, a batch that is staged more parts.
+    // A batch in progress is not abandoned: a move gets a further step, a staged batch further
+    // parts.
     let stamp = |(id, parts): (&CommitId, &usize)| match moving.filter(|moving| moving.id == *id) {
         Some(moving) => moving.value(),
         None => format!("{id} {parts}"),

@@ -27,7 +27,7 @@ pub const RELAYED_DATA_MAX: usize = 2_048;
 pub const ANY_TYPES_MAX: usize = 16;
 /// TTL of a stale answer, in seconds (RFC 8767 §4).
 pub const STALE_TTL: u32 = 30;
-/// An answer is renewed in the last part of its lifetime: one in so many.
+/// An answer is renewed in the last part of its lifetime: one in this many.
 pub const RENEWED_SHARE: u32 = 10;
 /// How often an answer must have been found recently to be renewed.
 pub const RENEWED_USES: u8 = 2;

@@ -1,5 +1,5 @@
-//! How long it takes to go over all that is kept in 64 MiB, at once and in pieces of so many lines
-//! of the index: `cargo run --release --package cache --example walk`.
+//! How long it takes to go over all that is kept in 64 MiB, at once and in pieces of this many
+//! lines of the index: `cargo run --release --package cache --example walk`.
 #[path = "../tests/all/common.rs"]
 mod common;
 

@@ -9,9 +9,9 @@ pub const USES_MOVED: u8 = 1;
 /// Entries that one new entry may move. After that, the next entry in its way is removed, used or
 /// not.
 pub const MOVES_MAX: usize = 32;
-/// The queue of new entries has this share of the bytes: one in so many.
+/// The queue of new entries has this share of the bytes: one in this many.
 pub const NEW_SHARE: usize = 10;
-/// One entry may have this share of the queue of new entries: one in so many.
+/// One entry may have this share of the queue of new entries: one in this many.
 pub const ENTRY_SHARE: usize = 4;
 /// Expected bytes of an entry, from which the length of the index follows.
 pub const ENTRY_LEN_EXPECTED: usize = 160;

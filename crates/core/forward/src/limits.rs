@@ -24,7 +24,7 @@ pub const WAIT_MICROS_MIN: u64 = 50_000;
 pub const WAIT_MICROS_MAX: u64 = 1_500_000;
 /// The shortest wait before a hedged query.
 pub const HEDGE_MICROS_MIN: u64 = 5_000;
-/// One in so many queries is hedged, on average.
+/// One in this many queries is hedged, on average.
 pub const HEDGE_SHARE: u32 = 8;
 /// Hedged queries in a row, after a time without any.
 pub const HEDGES_MAX: u32 = 32;
@@ -33,7 +33,7 @@ pub const STREAM_OPEN_MICROS_MAX: u64 = 1_500_000;
 /// How much longer to wait for an answer by stream than by UDP: a lost segment is repeated after
 /// 200 ms or more.
 pub const STREAM_WAIT_MICROS_MORE: u64 = 250_000;
-/// Queries over TLS are padded to multiples of so many bytes (RFC 8467 §4.1).
+/// Queries over TLS are padded to multiples of this many bytes (RFC 8467 §4.1).
 pub const PADDING_BLOCK: usize = 128;
 /// Failures in a row after which a server is down, if it was silent for [`SILENCE_MICROS_DOWN`].
 pub const FAILURES_DOWN: u8 = 3;
@@ -75,8 +75,8 @@ pub const COMPATIBILITY_MICROS: u64 = 600_000_000;
 pub const CASE_GRACE_MICROS: u64 = 20_000;
 /// Evidence after which a server that kept the case of letters counts as one that does not.
 pub const CASE_LOSSES_MAX: u8 = 3;
-/// Denials in a row that are checked with a question in lower case, until a server has answered one
-/// in random case; then one in [`CASE_CHECK_MICROS`].
+/// Denials in a row that are checked with a query in lower case, until a server has answered one in
+/// random case; then one in [`CASE_CHECK_MICROS`].
 pub const CASE_CHECKS_MAX: u8 = 16;
 /// See [`CASE_CHECKS_MAX`].
 pub const CASE_CHECK_MICROS: u64 = 1_000_000;

@@ -10,7 +10,7 @@ pub const ATTEMPTS_MAX: usize = 2;
 pub const PER_SECOND_MAX: u32 = 1_000_000;
 /// Longest time to pay back a burst, in seconds.
 pub const BURST_SECONDS_MAX: u64 = 3600;
-/// Largest `slip`: one in so many replies above a limit is sent truncated.
+/// Largest `slip`: one in this many replies above a limit is sent truncated.
 pub const SLIP_MAX: u8 = 15;
 /// Longest IPv6 prefix that distinguishes networks, in bits.
 pub const V6_LEN_MAX: u8 = 64;

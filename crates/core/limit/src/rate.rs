@@ -20,7 +20,7 @@ pub struct Rate {
     pub(crate) interval: u64,
     /// The largest debt, at the same position; all bits below are set.
     pub(crate) burst: u64,
-    /// One in so many queries above the rate slips through; 0: none.
+    /// One in this many queries above the rate slips through; 0: none.
     pub(crate) slip: u8,
 }
 

@@ -70,7 +70,7 @@ pub struct Settings {
 }
 
 impl DebtTable {
-    /// A table of about so many bytes. `words` are random: they decide which clients share a set.
+    /// A table of about this many bytes. `words` are random: they decide which clients share a set.
     pub fn new(len: usize, words: [u64; 4]) -> Self {
         let sets = (len / size_of::<DebtSet>()).max(1);
         Self { sets: (0..sets).map(|_| DebtSet::new()).collect(), key: TableKey::new(words) }

@@ -95,7 +95,7 @@ pub const RINGS_BYTES_MAX: usize = 8 << 20;
 pub const RING_BYTES_MAX: usize = 32 << 10;
 /// See [`RING_BYTES_MAX`].
 pub const RING_BYTES_MIN: usize = 2 << 10;
-/// One answer may have this share of a ring: one in so many.
+/// One answer may have this share of a ring: one in this many.
 pub const RING_SHARE: usize = 4;
 /// How long an owner shard may leave a query unread before the query is sent by the shard itself.
 pub const OWNER_LATE: Duration = Duration::from_millis(20);

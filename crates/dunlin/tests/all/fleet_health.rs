@@ -190,7 +190,7 @@ fn one_prober_alone_takes_nothing_down_and_a_killed_one_is_replaced() {
                 && one["state"] == "down"
         })
     });
-    // Without any prober, what is down stays so, and the others are unknown.
+    // Without any prober, addresses that are down stay down, and the others are unknown.
     for prober in &mut scene.probers {
         prober.served.signal(Signal::KILL);
         prober.served.status();

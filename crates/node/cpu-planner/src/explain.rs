@@ -65,7 +65,7 @@ pub enum Reason {
     Spread {
         /// Over these.
         over: Level,
-        /// So many of them.
+        /// This many of them.
         elements: usize,
     },
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// How long the first pass waits for the runtime to tell of its containers.
 const RUNTIME_WAIT: Duration = Duration::from_secs(1);
 
-/// Errors that repeat are reported again after so long.
+/// Errors that repeat are reported again after this long.
 const REMIND: Duration = Duration::from_secs(60);
 
 /// Keeps groups as the rules say and as containers request, pass by pass, until it is ended. What

@@ -24,7 +24,7 @@ const PACE: Pace = Pace {
     patience: Duration::from_secs(600),
 };
 
-/// A queue that is empty is checked again after so long, also if nothing comes.
+/// A queue that is empty is checked again after this long, also if nothing comes.
 const IDLE: Duration = Duration::from_secs(3_600);
 
 /// What needs a right.

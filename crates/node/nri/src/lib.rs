@@ -37,7 +37,7 @@ pub enum NriError {
     Closed,
     /// The runtime refused to register the plugin.
     Refused(String),
-    /// A message or a frame of so many bytes.
+    /// A message or a frame of this many bytes.
     TooLarge(usize),
     /// A message that cannot be understood.
     Malformed(String),

@@ -20,7 +20,7 @@ pub struct Pod {
     /// Its annotations.
     #[prost(btree_map = "string, string", tag = "6")]
     pub annotations: BTreeMap<String, String>,
-    /// What only Linux has.
+    /// Fields that only Linux has.
     #[prost(message, optional, tag = "8")]
     pub linux: Option<LinuxPod>,
 }
@@ -48,7 +48,7 @@ pub struct Container {
     /// Its state.
     #[prost(enumeration = "ContainerState", tag = "4")]
     pub state: i32,
-    /// What only Linux has.
+    /// Fields that only Linux has.
     #[prost(message, optional, tag = "11")]
     pub linux: Option<LinuxContainer>,
 }

@@ -11,7 +11,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// An empty window of so many seconds.
+    /// An empty window of this many seconds.
     pub const fn new(length_s: f64) -> Self {
         Self { length_s, samples: VecDeque::new() }
     }
@@ -47,7 +47,7 @@ impl Peak {
 pub struct Trough(Peak);
 
 impl Trough {
-    /// An empty window of so many seconds.
+    /// An empty window of this many seconds.
     pub const fn new(length_s: f64) -> Self {
         Self(Peak::new(length_s))
     }

@@ -99,7 +99,7 @@ fn stress() {
     }
 }
 
-/// Steps that a CPU takes in so many milliseconds while nothing disturbs it.
+/// Steps that a CPU takes in this many milliseconds while nothing disturbs it.
 pub fn steps_in(ms: f64) -> u64 {
     let circle = circle();
     walk(&circle, 0, 1 << 20);

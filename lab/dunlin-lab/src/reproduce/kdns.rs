@@ -103,7 +103,7 @@ fn addresses(number: usize) -> usize {
     }
 }
 
-/// Writes the zone of so many names, and a file with each `every`-th of them.
+/// Writes the zone of this many names, and a file with each `every`-th of them.
 fn write_zone(path: &Path, names: usize, every: usize, single: bool) -> Result<(), String> {
     let told = |error: std::io::Error| format!("{}: {error}", path.display());
     let mut file = BufWriter::new(File::create(path).map_err(told)?);

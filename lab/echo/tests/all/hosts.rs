@@ -22,7 +22,7 @@ impl Hosts {
         Self::of_mtu(name, 9_000)
     }
 
-    /// The same with packets of so many bytes at most.
+    /// The same with packets of this many bytes at most.
     pub fn of_mtu(name: &str, mtu: u32) -> Option<Self> {
         let lacking = if !rustix::process::geteuid().is_root() {
             Some("network namespaces need root")

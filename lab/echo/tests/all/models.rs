@@ -45,7 +45,7 @@ fn client(server: SocketAddr) -> UdpSocket {
     client
 }
 
-/// A query with all flags set but QR, of so many bytes.
+/// A query with all flags set but QR, of this many bytes.
 fn query(id: u16, len: usize) -> Vec<u8> {
     let mut query: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
     query[..2].copy_from_slice(&id.to_be_bytes());

@@ -55,7 +55,7 @@ impl Entry {
     }
 }
 
-/// The number of the network namespace we are in.
+/// The number of this process's network namespace.
 fn own_netns() -> Option<u64> {
     fs::metadata("/proc/thread-self/ns/net").ok().map(|space| space.ino())
 }

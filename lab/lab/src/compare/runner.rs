@@ -24,8 +24,8 @@ use crate::servers::{Server, ServerKind, ServerSetup, Version, Zone};
 const PORT: u16 = 5_300;
 /// One in this many answers is compared with the zone.
 pub(super) const CHECK_ONE_IN: u64 = 64;
-/// Before anything is measured, a forwarder is asked for all names so many times, with so many
-/// queries under way, for so long at most, ns.
+/// Before anything is measured, a forwarder is asked for all names this many times, with so many
+/// queries under way, for this long at most, ns.
 const WARM_PASSES: u64 = 2;
 const WARM_OUTSTANDING: usize = 16;
 const WARM_NS: u64 = 60_000_000_000;

@@ -6,7 +6,8 @@ use lab_host::manifest::Manifest;
 /// Servers that answer so many a second, and no more; a little noise.
 struct Fake {
     capacity: Vec<f64>,
-    /// What an overload leaves of it: all, or less where it was asked for more than so many times.
+    /// What an overload leaves of it: all, or less where it was asked for more than this many
+    /// times.
     left: fn(f64) -> f64,
     /// Of which trials, by their numbers, something else takes a twentieth.
     disturbed: fn(usize) -> bool,

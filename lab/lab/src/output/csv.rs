@@ -39,7 +39,7 @@ impl<W: Write> Csv<W> {
         Ok(Self { out, timeout })
     }
 
-    /// An interval. A time that is longer than the timeout is an empty field: it is not known.
+    /// An interval. A time longer than the timeout is unknown, and is written as an empty field.
     ///
     /// # Errors
     /// As with [`Csv::begin`].

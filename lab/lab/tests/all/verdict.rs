@@ -118,9 +118,9 @@ fn overloaded(bench: &TestBench) -> RunResult {
     echo.around(&options, &stop, run).unwrap()
 }
 
-/// A server whose answers bypass its sockets. Asked by a closed loop, as an open one in which all
-/// is answered needs no balance; by few queries, as a generator that waits for when each is due is
-/// busy waiting.
+/// A server whose answers bypass its sockets. The load is a closed loop, because an open loop
+/// without loss needs no packet balance. It has few queries, because a generator that waits for due
+/// times uses its CPU.
 fn past_the_sockets(bench: &TestBench) -> RunResult {
     let when = LoadMode::Closed { outstanding: 16, rate_max: Some(RATE / 5.0) };
     judged(bench, &Spinner { model: Model::AfXdp, ..fine() }, &Options { when, ..load() })

@@ -9,7 +9,7 @@ fn what(order: Order) -> QuestionSpec {
     QuestionSpec { set: Arc::new(set), order, unique: 0.0, nxdomain: 0.0, under: None }
 }
 
-/// So many names, written as text.
+/// This many names, written as text.
 fn take(what: &QuestionSpec, index: usize, of: usize, count: usize) -> Vec<String> {
     what.check().unwrap();
     let mut names = Names::new(what.clone(), index, of, 1);

@@ -55,7 +55,7 @@ impl ChannelOptions {
 }
 
 impl Tcp {
-    /// So many connections, each for so many queries; none: without an end.
+    /// So many connections, each for this many queries; none: without an end.
     ///
     /// # Errors
     /// One cannot be made.

@@ -199,7 +199,7 @@ impl Out {
         &raw const self.headers[index].msg_hdr
     }
 
-    /// Sends the first `used` headers; how many were taken.
+    /// Sends the first `used` headers, and returns the number that the kernel accepted.
     fn send(&mut self, fd: &OwnedFd, used: usize) -> io::Result<usize> {
         // SAFETY: `lay` has set so many headers, whose vectors lie within the batch, which the
         // caller holds, and whose controls are ours.
@@ -216,7 +216,7 @@ impl Out {
 }
 
 impl Udp {
-    /// So many sockets.
+    /// This many sockets.
     ///
     /// # Errors
     /// One cannot be made.

@@ -21,7 +21,7 @@ const SEND: u64 = 1 << 63;
 const CALL_OFF: u64 = 1 << 62;
 /// The only group of buffers.
 const GROUP: u16 = 0;
-/// Entries of the queue to the kernel, and of the one back: for all buffers, sends and ends.
+/// Entries of the submission and completion queues: for all buffers, sends and ends.
 const ENTRIES: u32 = 4 * BATCH_MAX as u32;
 const COMPLETIONS: u32 = 4 * buffer_ring::BUFFERS as u32;
 /// IORING_ENTER_GETEVENTS: completions that wait for us to come by are made.
@@ -65,7 +65,7 @@ pub(crate) struct Uring {
 }
 
 impl Uring {
-    /// So many sockets.
+    /// This many sockets.
     ///
     /// # Errors
     /// One cannot be made, or the kernel has no io_uring for us.

@@ -38,7 +38,7 @@ pub struct Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.done.store(true, Ordering::Relaxed);
-        // One that accepts notices it then.
+        // A thread in accept notices it then.
         let _ = TcpStream::connect(self.address);
         self.thread.take().map(JoinHandle::join);
     }

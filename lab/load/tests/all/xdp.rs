@@ -179,7 +179,7 @@ fn answers_to_replaced_sockets_are_ignored() {
     );
 }
 
-/// A server that gives `count` answers of so many bytes, until no query arrives for a while.
+/// A server that gives `count` answers of this many bytes, until no query arrives for a while.
 fn serve(socket: &UdpSocket, bytes: usize, count: usize) {
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut buffer = [0; 512];

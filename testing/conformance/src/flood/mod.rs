@@ -143,7 +143,7 @@ const LATE_MAX: Duration = Duration::from_micros(200);
 const AWAKE_MAX: Duration = Duration::from_micros(200);
 
 impl Pace {
-    /// So many steps a second, for so long.
+    /// This many steps a second, for this long.
     pub fn new(rate: u32, time: Duration) -> Self {
         let now = Instant::now();
         Self { due: now, end: now + time, rate, steps: 0 }

@@ -134,7 +134,7 @@ fn spawn(binary: &Path, directory: &Path) -> Child {
         .unwrap()
 }
 
-/// A Dunlin that asks these, and believes an authority.
+/// A Dunlin that forwards to these, and trusts a CA.
 fn dunlin(scene: &Scene, servers: &[&Unbound], authority: &Authority) -> Server {
     let servers: Vec<_> = servers.iter().map(|server| format!("{:?}", server.named())).collect();
     let sections = format!(

@@ -16,7 +16,7 @@ const QUESTIONS: usize = 20;
 /// What goes round is given up after four seconds.
 const PATIENCE: Patience = Patience { timeout: Duration::from_secs(5), tries: 3 };
 
-/// So many servers, each of which asks the next one for everything.
+/// This many servers, each of which asks the next one for everything.
 fn ring(scene: &Scene, count: usize) -> Vec<Server> {
     let ip = |nth: usize| Ipv4Addr::new(127, 0, 0, 10 + nth as u8);
     let addresses: Vec<_> = (0..count).map(|nth| free_address(ip(nth))).collect();

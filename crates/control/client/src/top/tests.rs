@@ -187,7 +187,7 @@ fn quit_keys_and_signals_end_the_program() {
     assert!(handle(&mut screen, &mut meter, Event::Redraw));
 }
 
-/// Accepts so many lines, as `head` does, then fails.
+/// Accepts this many lines, as `head` does, then fails.
 struct Head(Vec<u8>, usize);
 
 impl Write for Head {
@@ -204,7 +204,7 @@ impl Write for Head {
     }
 }
 
-/// The output without a terminal, up to so many lines.
+/// The output without a terminal, up to this many lines.
 fn written(output: Output, lines: usize) -> String {
     let mut times = 1;
     let fetch: FetchStatus = Box::new(move || {

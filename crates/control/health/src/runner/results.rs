@@ -1,4 +1,4 @@
-//! Takes in the results of probes, and logs what changes.
+//! Processes the results of probes, and logs changes.
 use super::{Done, Runner, wall, whole_days};
 use crate::outcome::{Failure, Passed};
 use crate::prober::{ProbeId, Transition};

@@ -42,8 +42,8 @@ impl Lines {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a line. Without space the line waits if `waits`, or is lost and counted. Returns false
-    /// if there is no writing thread.
+    /// Adds a line. If there is no space, the line waits with `waits`, or else is lost and counted.
+    /// Returns false if there is no writing thread.
     fn push(&self, line: &[u8], waits: bool) -> bool {
         let mut waiting = self.waiting();
         if waits {

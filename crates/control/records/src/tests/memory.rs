@@ -60,7 +60,7 @@ impl MemoryStore {
         self.write().is_full = is_full;
     }
 
-    /// Lets so many of the next commits find that another writer was first.
+    /// Lets this many of the next commits find that another writer was first.
     pub fn set_outrun(&self, commits: u64) {
         self.write().outrun = commits;
     }

@@ -18,11 +18,11 @@ use wire::Name;
 
 /// When to try a failed store again.
 pub struct RetryTimer {
-    /// Without a request.
+    /// The next try if no request arrives.
     at: Instant,
-    /// The wait after that.
+    /// The pause after that try.
     pause: Duration,
-    /// With a request, because a try may take long.
+    /// The earliest try for a request; it is limited because a try may take long.
     with_request: Instant,
 }
 

@@ -305,7 +305,7 @@ impl Node {
         self.put_many(2_000, text)
     }
 
-    /// Gives so many names of example.org this address, at once.
+    /// Gives this many names of example.org this address, at once.
     pub fn put_many(&self, names: u32, text: &str) -> Result<WriteResult, Refused> {
         let at = |n| name(&format!("n{n}.example.org."));
         let edit = |n| Edit::put(at(n), Rtype::A, address(text));

@@ -5,7 +5,7 @@ use ::image::ZoneTable;
 use server_status::HeldZone;
 use std::time::Duration;
 
-/// The apex records of a zone, then addresses of so many names.
+/// The apex records of a zone, then addresses of this many names.
 fn put_all(epoch: &mut Epoch<'_>, names: u8) {
     epoch.put(put("example.org.", Rtype::SOA, &[&soa()])).unwrap();
     epoch.put(put("example.org.", Rtype::NS, &[b"\x02ns\0"])).unwrap();

@@ -267,7 +267,7 @@ fn valid_cookie_exempts_from_response_rate_limiting() {
     let memory = sets();
     let replies = limiter(&memory, (1, 1, 0), Networks::SITES);
     let policy = with(Limits { replies, ..Limits::default() });
-    // The short way, and the long one.
+    // The fast path, and the full path.
     for name in ["www.plain.test.", "www.rich.test."] {
         let mut server = Server::new();
         let first = server.request(&policy, CLIENT, DATAGRAM, &query(name, &cookie(b"12345678")));

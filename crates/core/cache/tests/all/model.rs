@@ -42,7 +42,7 @@ enum Step {
         before: u32,
     },
     Pass(u32),
-    /// Forgets every so many-th name, in pieces of so many lines.
+    /// Removes every n-th name, in pieces of this many lines.
     Flush {
         every: u16,
         lines: usize,

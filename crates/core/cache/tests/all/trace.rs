@@ -20,7 +20,7 @@ pub fn mix(number: u64) -> u64 {
     number ^ (number >> 31)
 }
 
-/// So many names by Zipf's law with this exponent.
+/// This many names by Zipf's law with this exponent.
 pub fn zipf(exponent: f64, names: usize, seed: u64) -> impl FnMut() -> u64 {
     let mut sum = 0.0;
     let ranks: Vec<f64> = (1..=names)

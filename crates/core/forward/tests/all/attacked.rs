@@ -7,7 +7,7 @@ use forward::UpstreamTransport;
 const FAR: Manner = Manner { round_trip: 1_500 * MILLI, ..FAST };
 const FAR_STREAM: Manner = Manner { round_trip: 1_500 * MILLI, ..STREAM };
 
-/// How other clients ask: so many names, one after so long each, after so long a pause.
+/// How other clients ask: this many names, one after this time each, after this long a pause.
 #[derive(Clone, Copy, Debug)]
 struct Others {
     count: u64,

@@ -43,7 +43,7 @@ pub struct Manner {
     pub transport: UpstreamTransport,
     /// How long a stream takes to open.
     pub opening: u64,
-    /// Closes a stream after so many answers; 0: never.
+    /// Closes a stream after this many answers; 0: never.
     pub answers: u64,
     /// Refuses streams.
     pub refuses: bool,
@@ -106,7 +106,7 @@ pub struct Attack {
     pub late: Option<u64>,
 }
 
-/// Numbers of names from which on they are those of an attack.
+/// Names with this number or a higher one belong to the attack.
 const ATTACKED: u64 = 1 << 40;
 
 /// When it arrives, from whom, at which socket, and what it says.

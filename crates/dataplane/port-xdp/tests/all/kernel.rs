@@ -72,13 +72,13 @@ impl FakeKernel {
         self.program.passed().unwrap()
     }
 
-    /// Whether a client has a reply already, which is passed over.
+    /// Whether a client already has a reply, which is skipped.
     fn receive_now(&self, client: usize) -> bool {
         let flags = rustix::net::RecvFlags::DONTWAIT;
         rustix::net::recv(&self.clients[client], &mut [0; 16], flags).is_ok()
     }
 
-    /// Answers until so many were.
+    /// Answers until this many were.
     fn echo(&mut self, count: usize) {
         let (mut done, end) = (0, Instant::now() + Duration::from_secs(5));
         while done < count {

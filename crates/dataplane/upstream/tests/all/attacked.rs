@@ -121,7 +121,7 @@ fn greedy_client_leaves_room_for_others() {
         let mut got = send(&mut scene, OTHER, &names);
         scene.wait(&mut got, 500, PATIENCE);
         assert!(got.iter().all(|got| *got == answered(1)) && got.len() == 500);
-        // Who waits no longer makes room.
+        // A client that no longer waits makes room.
         scene.stands_at = None;
         scene.later = Duration::from_secs(10);
         let mut got = Vec::new();

@@ -174,7 +174,7 @@ pub struct ConnectionStage {
 }
 
 impl ConnectionStage {
-    /// One that remembers a failure for so many seconds at first.
+    /// One that remembers a failure for this many seconds at first.
     pub fn new(failure_ttl: u32) -> Self {
         let server = UpstreamState::new();
         let (suffix, addresses) = (NameBuf::root(), vec![server.address.into()]);
@@ -213,7 +213,7 @@ impl ConnectionStage {
         self.server.say(text);
     }
 
-    /// So many seconds pass, and what is under way continues.
+    /// This many seconds pass, and what is under way continues.
     pub fn pass(&mut self, seconds: f64) {
         let end = self.now + Duration::from_secs_f64(seconds);
         let busy_end = end.min(self.now + AFTERWARDS);

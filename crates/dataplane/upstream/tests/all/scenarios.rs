@@ -6,7 +6,7 @@
 //! > 1.0 s NOERROR A 60            the same, but it takes a second
 //! ? www.example.org. A            a question, whose answer follows: code, first record and TTL,
 //! NOERROR A 60 asked 1            error, how often the server was asked, how long it took
-//! + 61                            so many seconds pass
+//! + 61                            this many seconds pass
 //! ! failure_ttl 1                 how long a failure is remembered at first, before all else
 //! ```
 

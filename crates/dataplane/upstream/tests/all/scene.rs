@@ -56,7 +56,7 @@ impl Fake {
         Self { address, asked, ports }
     }
 
-    /// One whose answers are all too long for a datagram, and that sends so many bytes of them
+    /// One whose answers are all too long for a datagram, and that sends this many bytes of them
     /// over TCP before it closes.
     pub fn start_long(bytes: usize) -> Self {
         let datagram = |question: &[u8], _| {
@@ -152,7 +152,7 @@ impl Scene {
         Self::over(servers.iter().copied().map(UpstreamAddress::from).collect(), None)
     }
 
-    /// One with a cache of so many bytes.
+    /// One with a cache of this many bytes.
     pub fn with_memory(servers: &[SocketAddr], cache_len: usize) -> Self {
         Self::made(servers.iter().copied().map(UpstreamAddress::from).collect(), None, cache_len)
     }
@@ -261,7 +261,7 @@ impl Scene {
         got.extend(read(&packet));
     }
 
-    /// Waits until so many are answered, or for so long.
+    /// Waits until this many are answered, or for this long.
     pub fn wait(&mut self, got: &mut Vec<Got>, count: usize, patience: Duration) {
         let until = Instant::now() + patience;
         while got.len() < count && Instant::now() < until {
@@ -269,7 +269,7 @@ impl Scene {
         }
     }
 
-    /// Waits for something to do, or for so long, and does it.
+    /// Waits for something to do, or for this long, and does it.
     pub fn turn(&mut self, got: &mut Vec<Got>, patience: Duration) {
         let left = Timespec::try_from(patience).unwrap();
         poll(&mut [PollFd::new(&self.upstream_client, PollFlags::IN)], Some(&left)).unwrap();
@@ -284,7 +284,7 @@ impl Scene {
         *longest = processor_time().saturating_sub(begun).max(*longest);
     }
 
-    /// Does what there is to do for so long, and nothing else.
+    /// Does what there is to do for this long, and nothing else.
     pub fn rest(&mut self, time: Duration) {
         let until = Instant::now() + time;
         while let Some(left) = until.checked_duration_since(Instant::now()) {

@@ -238,7 +238,7 @@ impl Drop for Streams {
     }
 }
 
-/// Checks that the limits suffice for so many threads.
+/// Checks that the limits suffice for this many threads.
 fn check(limits: &StreamLimits, threads: usize) -> io::Result<()> {
     let memory_min = StreamLimits::memory_min(threads);
     let message = if threads == 0 || threads > STREAM_THREADS_MAX {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use test_support::wait;
 use worker::{App, IsProxy, OnFailure, StreamLimits, Streams, ThreadFailure, WorkerTotals, listen};
 
-/// Sends back what it gets; a number asks for a reply of so many bytes instead, `who` for the
+/// Sends back what it gets; a number asks for a reply of this many bytes instead, `who` for the
 /// client's address.
 pub struct Echo;
 

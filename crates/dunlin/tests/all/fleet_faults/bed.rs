@@ -142,7 +142,7 @@ impl Bed {
         self.folder.join(format!("{server}.clock"))
     }
 
-    /// Sets the clock of a server so many seconds ahead of ours.
+    /// Sets the clock of a server this many seconds ahead of ours.
     pub fn set_clock(&self, server: usize, seconds: i32) {
         replace(&self.clock(server), &format!("{seconds:+}s\n"));
     }

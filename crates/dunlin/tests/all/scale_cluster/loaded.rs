@@ -23,7 +23,7 @@ const RISE_MAX: Duration = Duration::from_secs(15);
 /// How long no count may fall.
 const QUIET: Duration = Duration::from_secs(600);
 
-/// After so many seconds, clients learn of new replicas.
+/// After this many seconds, clients learn of new replicas.
 const SLICE_S: f64 = 3.0;
 
 /// A number from an environment variable of the campaign.

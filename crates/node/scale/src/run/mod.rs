@@ -41,7 +41,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 /// Changes of nodes within this time are one.
 const GATHER: Duration = Duration::from_millis(20);
-/// The status object is written again after so many seconds, also if nothing has changed.
+/// The status object is written again after this many seconds, also if nothing has changed.
 const STATUS_AGE_MAX_S: f64 = 60.0;
 
 /// Runs until SIGTERM or SIGINT.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// The server ends a watch after so many seconds.
+/// The server ends a watch after this many seconds.
 const WATCH_S: u64 = 240;
 /// A watch that says nothing for longer than that is not believed to be alive.
 const WATCH_SILENCE_MAX: Duration = Duration::from_secs(WATCH_S + 30);

@@ -47,8 +47,8 @@ async fn fetch(address: SocketAddr) -> Result<String, String> {
         let body = body.map_err(|error| told(&error))?.to_bytes();
         String::from_utf8(body.into()).map_err(|error| told(&error))
     };
-    // A server that closes after its response ends the connection before the body is read here, so
-    // its end decides nothing: the request ends with the body or with the error.
+    // A server may close the connection before the body is read here, so that end is ignored: the
+    // request ends with the body or with the error.
     let connection = async {
         let _ = connection.await;
         std::future::pending().await

@@ -228,7 +228,7 @@ impl Drop for Cleanup {
     }
 }
 
-/// Stops this process, half a second from now, for so many seconds: by another one, which
+/// Stops this process, half a second from now, for this many seconds: by another one, which
 /// continues.
 pub fn stop_us_for(seconds: &str) -> Running {
     let id = std::process::id();

@@ -68,7 +68,7 @@ fn slower_own_names_are_undecided_if_the_second_load_delayed_the_generator() {
     assert_eq!(outcome([70, 2_900], 0.2, 0.3), DoesNotHold);
 }
 
-/// What the generator limited may be faster, so a claim that it is fast is not disproved.
+/// A rate limited by the generator may be higher, so it does not disprove a claim of speed.
 #[test]
 fn finding_that_fails_only_by_the_generator_is_undecided() {
     let outcome = |limited: [bool; 3], capacity: f64| {

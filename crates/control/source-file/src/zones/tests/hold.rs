@@ -3,7 +3,7 @@ use super::*;
 use crate::saved;
 use zone_manager::hold::Acceptance;
 
-/// A zone of so many names, two of which are those of every zone here.
+/// A zone of this many names, two of which are those of every zone here.
 fn zone(serial: u32, names: usize) -> String {
     let head = HEAD.replace("root 1", &format!("root {serial}"));
     let more = (2..names).map(|n| format!("n{n} A 192.0.2.{}\n", n % 250));

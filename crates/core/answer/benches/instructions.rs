@@ -86,7 +86,7 @@ struct Responder {
     locations: [Location; 1],
 }
 
-/// What is switched on.
+/// The enabled feature.
 #[derive(Clone, Copy, PartialEq)]
 enum Use {
     Nothing,

@@ -64,11 +64,11 @@ impl fmt::Display for XdpError {
             ),
             Self::NoLink => write!(
                 f,
-                "this kernel attaches XDP programs only so that they outlive the process: it takes \
+                "this kernel attaches XDP programs only so that they outlive the process: it needs \
                  Linux 5.9"
             ),
             Self::Table(name, error) => {
-                write!(f, "the XDP program's table of {name}: {}", chain(&**error))
+                write!(f, "cannot write the XDP program's table of {name}: {}", chain(&**error))
             }
         }
     }

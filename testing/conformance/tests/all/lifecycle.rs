@@ -99,7 +99,7 @@ fn keys(generation: u64) -> String {
     )
 }
 
-/// Sections whose values come and go, each after a period of its own. None keeps the load out.
+/// Sections whose values come and go, each after a period of its own. None of them blocks the load.
 fn sections(generation: u64) -> String {
     let every = |period: u64| generation.is_multiple_of(period);
     let rate = if every(2) { 1_000_000 } else { 0 };

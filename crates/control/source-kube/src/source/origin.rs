@@ -33,7 +33,7 @@ struct Metadata {
     uid: Box<str>,
 }
 
-/// Tells the map which cluster it is, now and whenever it is asked again.
+/// Gives the map the identity of the cluster, now and whenever it is requested again.
 pub(super) async fn tell_origin(
     connection: Connection,
     bounds: Bounds,

@@ -180,7 +180,7 @@ impl ChannelOptions {
                          PREFIX dev lo makes a whole prefix be, one of IPv6 with sysctl \
                          net.ipv6.ip_nonlocal_bind=1)"
                     ),
-                    _ => format!("cannot ask from {from}: {error}"),
+                    _ => format!("cannot send queries from {from}: {error}"),
                 };
                 io::Error::new(error.kind(), told)
             })?;

@@ -99,7 +99,7 @@ fn of_network(
     }
     if netlink.rule_tables()?.contains(table) {
         found.push(error(format!(
-            "a rule uses table {table}, so that packets would leave by the announced route: \
+            "a rule looks up table {table}, so that packets would leave by the announced route: \
              choose a table of its own (`ip rule` shows them)"
         )));
     }

@@ -55,6 +55,6 @@ pub fn said(output: &Output) -> String {
 }
 
 pub fn to_its_end(mut command: Command) -> Output {
-    let is_free = |output: &Output| !said(output).contains("something else measures here");
+    let is_free = |output: &Output| !said(output).contains("another measurement runs here");
     wait::until_value("nothing else measures here", || command.output().unwrap(), is_free)
 }

@@ -168,7 +168,7 @@ fn run(words: &str) -> Output {
 #[test]
 fn invalid_options_are_refused_with_a_remedy() {
     for (words, status, told) in [
-        ("--cpus 0-1023", 2, "is not one of those we may use"),
+        ("--cpus 0-1023", 2, "is not one that this process may use"),
         ("--batch 2 --model blocking", 2, "a batch of 1; leave it out"),
         ("--threads 0", 2, "at least one thread"),
         ("--netns no-such-one", 2, "`ip netns list` shows those there are"),

@@ -29,7 +29,7 @@ fn start(bundle: &Path, runs: usize) -> Child {
             return Some(child);
         }
         let why = said(&child.wait_with_output().unwrap());
-        assert!(why.contains("something else measures here"), "{why}");
+        assert!(why.contains("another measurement runs here"), "{why}");
         None
     })
 }

@@ -323,7 +323,7 @@ fn sockets_of_all_threads_have_the_source_ports_from_the_first_on() {
     let _taken = UdpSocket::bind("127.0.3.2:20703").unwrap();
     let wrong = ports("127.0.0.1:53".parse().unwrap());
     let told = lab_load::run(&wrong, &AtomicBool::new(false), &mut |_| {}).unwrap_err();
-    assert!(told.contains("cannot ask from 127.0.3.2:20703: "), "{told}");
+    assert!(told.contains("cannot send queries from 127.0.3.2:20703: "), "{told}");
 }
 
 fn resolver() -> Resolver {

@@ -117,7 +117,7 @@ fn a_refused_request_changes_nothing() {
     token(&credentials, "ci");
     for (request, story) in [
         (new("ci", "read *", None), "already: `dunlin token rotate ci`"),
-        (new("a b", "read *", None), "no name for a principal"),
+        (new("a b", "read *", None), "not a name for a principal"),
         (new("cd", "steal *", None), "not a verb"),
         (new("cd", "read *", Some("a b")), "alternative names"),
         (new("cd", "write example.org www.example.net", None), "can never match"),

@@ -72,7 +72,7 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("store_zone_unanswered", unread_zone, "SERVFAIL answers for 1 zone of the store: b."),
     ("store_list_incomplete", |status| store(status).list_fault = why(), "incomplete: why"),
     ("store_writes_refused", |status| store(status).writes_refused = why(), "refused: why"),
-    ("fleet_not_member", |status| fleet(status).fault = why(), "no member of the fleet: why"),
+    ("fleet_not_member", |status| fleet(status).fault = why(), "not a member of the fleet: why"),
     ("fleet_not_saved", |status| fleet(status).unsaved = why(), "why"),
     ("fleet_key_unreadable", |status| fleet(status).unreadable = why(), "why"),
     ("fleet_content_differs", |status| fleet(status).difference = why(), "why"),

@@ -40,14 +40,14 @@ macro_rules! contract {
         $crate::contract!($name, $link, [
             replies_go_to_whom_they_belong,
             an_empty_burst_does_not_call_the_application,
-            what_is_dropped_is_not_answered,
+            dropped_packet_is_not_answered,
             deferred_packets_are_answered_later,
             every_packet_is_counted_once,
             a_burst_is_no_longer_than_it_may_be,
             a_zero_length_datagram_is_a_packet,
             a_reply_may_fill_the_room,
-            what_is_longer_than_the_room_is_dropped,
-            what_waits_makes_the_port_readable
+            oversized_datagram_is_dropped,
+            waiting_packets_make_the_port_readable
         ]);
     };
     ($name:ident, $link:expr, [$($clause:ident),*]) => {
@@ -114,7 +114,7 @@ pub fn an_empty_burst_does_not_call_the_application(mut link: impl TestLink) {
 }
 
 /// A dropped packet's client receives nothing; the others are answered.
-pub fn what_is_dropped_is_not_answered(mut link: impl TestLink) {
+pub fn dropped_packet_is_not_answered(mut link: impl TestLink) {
     for text in ["keep 1", "drop", "keep 2"] {
         link.send(0, text.as_bytes());
     }
@@ -257,7 +257,7 @@ pub fn a_reply_may_fill_the_room(mut link: impl TestLink) {
 }
 
 /// A datagram that does not fit is dropped for that reason, and not truncated.
-pub fn what_is_longer_than_the_room_is_dropped(mut link: impl TestLink) {
+pub fn oversized_datagram_is_dropped(mut link: impl TestLink) {
     let room = link.port().caps().room;
     link.send(0, &vec![b'l'; room + 1]);
     link.send(0, b"short");
@@ -271,7 +271,7 @@ pub fn what_is_longer_than_the_room_is_dropped(mut link: impl TestLink) {
 }
 
 /// The descriptor is readable if and only if a datagram waits. A port without one is polled.
-pub fn what_waits_makes_the_port_readable(mut link: impl TestLink) {
+pub fn waiting_packets_make_the_port_readable(mut link: impl TestLink) {
     if link.port().as_fd().is_none() {
         return;
     }

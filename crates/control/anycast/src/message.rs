@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_refused_and_a_long_text_cut() {
+    fn invalid_message_is_refused_and_long_text_is_truncated() {
         for wrong in [&[][..], &[VERSION], &[2; HEARTBEAT_LEN], &[VERSION, 1, 0, 0, 1]] {
             assert_eq!(Heartbeat::from_bytes(wrong), None, "{wrong:?}");
         }

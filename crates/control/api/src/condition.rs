@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_write_expects() {
+    fn conditions_of_a_write_are_parsed() {
         for (fields, expect) in [
             (&[][..], Some(Precondition::Anything)),
             (&[(IF_MATCH, "*")], Some(Precondition::Present)),
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_reader_has() {
+    fn conditions_of_a_reader_are_parsed() {
         for (value, known) in
             [("\"7\"", true), ("W/\"7\"", true), ("\"6\", \"7\"", true), ("\"8\"", false)]
         {

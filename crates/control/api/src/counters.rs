@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happened_is_counted() {
+    fn requests_are_counted_by_outcome() {
         let counters = ApiCounters::default();
         let open = counters.open();
         drop(counters.open());

@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn who_guesses_has_to_wait_a_second() {
+    fn client_with_failed_logins_waits_a_second() {
         let (failed_logins, now) = (FailedLogins::default(), Instant::now());
         for _ in 0..FAILURES_PER_SECOND {
             assert!(!failed_logins.is_stopped(client(1), now));

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_forgotten() {
+    fn idle_principal_is_removed() {
         let (rate_limiter, now) = (RateLimiter::new(100), Instant::now());
         for number in 0..=CREDENTIALS_MAX {
             assert!(rate_limiter.take(&format!("p{number}"), now));

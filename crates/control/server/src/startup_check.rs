@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stops_the_start_is_an_error() {
+    fn fault_that_prevents_the_start_is_an_error() {
         let folder = std::env::temp_dir().join(format!("dunlin-startup-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         std::fs::write(folder.join("empty.pem"), "").expect("a file");

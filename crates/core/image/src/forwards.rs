@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_a_name_is_found() {
+    fn names_below_a_name_are_found() {
         let rules = rules(&["b.example.", "z.a.example.", "net."]);
         let forwards = Forwards::new(&rules);
         for (text, below) in

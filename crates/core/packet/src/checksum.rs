@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_sum_of_words(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn checksum_is_the_sum_of_words(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             prop_assert_eq!(u16::from_be_bytes(fold(sum(&bytes)).to_ne_bytes()), plain(&bytes));
         }
     }

@@ -147,7 +147,7 @@ mod tests {
     proptest! {
         /// A receiver accepts the checksums of the reply.
         #[test]
-        fn what_comes_goes_back_with_right_checksums(
+        fn reply_has_right_checksums(
             is_v6: bool,
             payload in proptest::collection::vec(any::<u8>(), 0..80),
             padding in 0..20usize,

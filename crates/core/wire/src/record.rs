@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_no_record() {
+    fn truncated_bytes_are_not_a_record() {
         let whole = message(b"\xc0\x0c\x00\x01\x00\x01\x00\x00\x00\x3c\x00\x04\x7f\x00\x00\x01");
         for len in QUESTION.len()..whole.len() {
             let mut records = Records::new(&whole[..len], QUESTION.len(), 1);

@@ -155,7 +155,7 @@ fn a_closed_ring_has_been_written_to_the_end() {
 }
 
 #[test]
-fn who_has_read_all_and_sleeps_is_woken_for_what_comes() {
+fn sleeping_reader_is_woken_for_the_next_event() {
     loom::model(|| {
         let (mut writer, mut reader) = events(64);
         let waker = Arc::new(AtomicBool::new(false));

@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_sample_is_read(
             (one_in, unix, took) in (1u32.., 0u64..1 << 62, 0u64..1 << 40),
             client: SocketAddr, peer: SocketAddr, stream: bool,
             query in prop::collection::vec(any::<u8>(), 0..600),

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_no_name() {
+    fn overlong_text_is_not_a_name() {
         let label = [&[63][..], &[b'a'; 63]].concat();
         let long = NameBuf::joined(
             &[&label.repeat(3)[..], b"\x03abc".repeat(5).as_slice()].concat(),

@@ -207,7 +207,7 @@ fn operator_withdraws_over_a_restart() {
 
 /// Without BIRD: what keeps addresses from being announced is one error, and the server answers.
 #[test]
-fn what_cannot_be_announced_is_a_fault_and_nothing_is_started_without_addresses() {
+fn impossible_announcement_is_a_fault_and_no_process_starts_without_addresses() {
     if let Some(missing) = missing() {
         return skip(missing);
     }

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_an_error_with_advice() {
+    fn truncated_input_is_an_error_with_advice() {
         let whole = version("0,3-7", CONTAINERS);
         for length in 0..whole.len() {
             let error = State::parse(&whole[..length]).expect_err("cut off").to_string();

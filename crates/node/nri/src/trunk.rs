@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_refused_before_it_is_read() {
+    fn oversized_message_is_refused_before_it_is_read() {
         let mut decoder = Decoder::default();
         decoder.push(&[0, 0, 0, 1, 0xff, 0xff, 0xff, 0xff]);
         assert!(matches!(decoder.next(), Err(NriError::TooLarge(_))));

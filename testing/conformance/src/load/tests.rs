@@ -53,7 +53,7 @@ fn answer(mut query: Vec<u8>, address: [u8; 4]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_right_is_flawless_and_what_is_wrong_is_not() {
+fn right_answers_pass_and_wrong_ones_fail() {
     let right = seen(Manner::Churn, |mut stream| {
         let (query, address) = read_query(&mut stream);
         stream.write_all(&answer(query, address)).unwrap();

@@ -99,7 +99,7 @@ fn routes_last_as_long_as_heartbeats_say_so() {
 }
 
 #[test]
-fn what_the_kernel_refuses_is_reported_and_tried_again() {
+fn refused_route_is_reported_and_retried() {
     if !rustix::process::geteuid().is_root() {
         return skip("network namespaces: run it as root");
     }

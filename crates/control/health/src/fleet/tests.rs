@@ -89,7 +89,7 @@ fn only_the_present_life_of_a_server_counts() {
 }
 
 #[test]
-fn what_a_server_says_counts_at_once_and_is_written_until_it_is_there() {
+fn finding_counts_at_once_and_is_written_until_it_is_stored() {
     let states = FleetStates::new("own");
     let own = |epoch| vec![Vantage::new("own", epoch, true)];
     states.set_vantages(own(1));

@@ -213,7 +213,7 @@ async fn list_has_pages_and_filters() {
 
 /// Two other servers probe. One falls silent, and then both do.
 #[tokio::test(flavor = "current_thread")]
-async fn what_silent_servers_said_does_not_count_and_only_what_was_up_is_unknown_then() {
+async fn findings_of_silent_servers_expire_and_only_targets_that_were_up_become_unknown() {
     const SILENT: Duration = Duration::from_secs(60);
     let states = FleetStates::new("own");
     let mut fixture = fixture_in(Some(Arc::clone(&states)), &[]);

@@ -106,7 +106,7 @@ fn denied_client_gets_403() {
 }
 
 #[test]
-fn what_is_not_a_plain_question_is_refused() {
+fn request_other_than_a_plain_get_is_refused() {
     let server = Server::start(ops(working()));
     assert_eq!(server.get("/", "").0, 404);
     let body = "Content-Length: 3\r\n";

@@ -127,7 +127,7 @@ fn endpoints_are_written_again_once_their_service_is_headless_again() {
 }
 
 #[test]
-fn what_was_written_has_the_names_of_the_writer() {
+fn written_objects_have_the_names_of_the_writer() {
     let mut random = fastrand::Rng::with_seed(11);
     let (mut writer, mut kept) = (cluster(PodNames::Verified), Kept::new());
     (0..200).for_each(|_| drop(event(&mut writer, &mut random)));

@@ -136,7 +136,7 @@ fn snapshot_of_a_newer_form_is_refused_until_the_store_is_upgraded() {
 }
 
 #[test]
-fn what_the_older_version_cannot_hold_is_listed_and_the_rest_goes_back() {
+fn downgrade_lists_lost_content_and_restores_the_rest() {
     let folder = older_store("go-back");
     let (service, _control, serving) = serve(RedbStore::open(&folder, false).unwrap());
     let old = value(&service);

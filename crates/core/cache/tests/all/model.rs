@@ -70,7 +70,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_found_was_put_last(steps in steps()) {
+    fn found_value_is_the_last_inserted(steps in steps()) {
         let mut owned = Owned::new(MEMORY_MIN);
         let mut last = HashMap::new();
         let (mut now, mut filler) = (0, 0u8);

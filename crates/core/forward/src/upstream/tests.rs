@@ -11,7 +11,7 @@ fn heard(times: &[u64]) -> Upstream {
 }
 
 #[test]
-fn it_is_waited_for_as_long_as_it_used_to_take() {
+fn timeout_follows_the_usual_reply_time() {
     assert_eq!(Upstream::NEW.wait_micros(0, 0), WAIT_MICROS_UNHEARD);
     assert_eq!(heard(&[100]).wait_micros(0, 0), WAIT_MICROS_MIN);
     let steady = heard(&[100_000; 50]).wait_micros(0, 0);
@@ -20,7 +20,7 @@ fn it_is_waited_for_as_long_as_it_used_to_take() {
 }
 
 #[test]
-fn it_is_waited_for_longer_each_time_and_when_it_may_be_back() {
+fn timeout_grows_with_each_try() {
     let mut upstream = heard(&[100]);
     assert_eq!(upstream.wait_micros(1, 0), 2 * WAIT_MICROS_MIN);
     assert_eq!(upstream.wait_micros(2, 0), SILENCE_MICROS_GONE, "the last time");
@@ -172,14 +172,14 @@ fn gone_upstream_gets_one_new_name_in_a_while() {
 }
 
 #[test]
-fn who_is_not_there_is_down_at_once() {
+fn unreachable_server_is_down_at_once() {
     let mut upstream = heard(&[1000]);
     upstream.record_unreachable(7);
     assert_eq!(upstream.health(7), UpstreamHealth::Down);
 }
 
 #[test]
-fn what_nobody_could_answer_is_no_failure() {
+fn query_that_no_server_can_answer_is_not_a_failure() {
     let mut upstream = heard(&[1000]);
     (0..100).for_each(|_| upstream.record_refusal(7));
     upstream.forgive_refusal(8);
@@ -191,7 +191,7 @@ fn what_nobody_could_answer_is_no_failure() {
 }
 
 #[test]
-fn who_is_outrun_comes_later() {
+fn slower_server_is_preferred_less() {
     let (mut dead, other) = (heard(&[1000]), heard(&[20_000]));
     let questions = (0..).take_while(|at| {
         dead.record_outrun(*at, 25_000);
@@ -249,14 +249,14 @@ fn refusing_upstream_gets_one_query_a_rest() {
 }
 
 #[test]
-fn who_was_slow_is_tried_again() {
+fn slow_server_is_tried_again() {
     let (slow, fast) = (heard(&[100_000]), heard(&[1000]));
     assert!(slow.cost(0) > fast.cost(0));
     assert!(slow.cost(100_000 * MILLI) < fast.cost(0));
 }
 
 #[test]
-fn who_has_much_to_do_comes_later() {
+fn busy_server_is_preferred_less() {
     let mut busy = heard(&[1000]);
     let idle = heard(&[1500]);
     assert!(busy.cost(0) < idle.cost(0));
@@ -267,7 +267,7 @@ fn who_has_much_to_do_comes_later() {
 }
 
 #[test]
-fn who_is_drained_is_neither_asked_nor_tried_again() {
+fn drained_server_gets_no_query_and_no_probe() {
     let mut drained = Upstream { is_drained: true, ..Upstream::NEW };
     assert_eq!(drained.health(0), UpstreamHealth::Drained);
     drained.record_unreachable(0);

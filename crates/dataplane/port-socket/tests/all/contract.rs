@@ -113,7 +113,7 @@ fn steering_follows_the_receiving_cpu() {
 }
 
 #[test]
-fn who_steers_no_more_leaves_it_to_the_hash() {
+fn unsteered_sockets_use_the_hash_of_the_kernel() {
     let first = SocketPort::new(bind("127.0.0.1:0".parse().unwrap()).unwrap()).unwrap();
     let address = first.address();
     let mut ports = [first, SocketPort::new(bind(address).unwrap()).unwrap()];

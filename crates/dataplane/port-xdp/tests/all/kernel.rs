@@ -131,13 +131,13 @@ macro_rules! kernel_contract {
         kernel_contract!($name, $server, [
             replies_go_to_whom_they_belong,
             an_empty_burst_does_not_call_the_application,
-            what_is_dropped_is_not_answered,
+            dropped_packet_is_not_answered,
             deferred_packets_are_answered_later,
             every_packet_is_counted_once,
             a_burst_is_no_longer_than_it_may_be,
             a_zero_length_datagram_is_a_packet,
             a_reply_may_fill_the_room,
-            what_waits_makes_the_port_readable
+            waiting_packets_make_the_port_readable
         ]);
     };
 }
@@ -321,7 +321,7 @@ fn a_queue_without_a_socket_is_the_kernels() {
 }
 
 #[test]
-fn what_is_let_in_by_one_queue_is_the_kernels_by_others() {
+fn target_admitted_on_one_queue_passes_to_the_kernel_on_others() {
     if !is_root() {
         return;
     }

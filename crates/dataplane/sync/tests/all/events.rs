@@ -4,7 +4,7 @@ use std::thread;
 use sync::events;
 
 #[test]
-fn what_finds_no_room_is_counted() {
+fn event_without_room_is_counted() {
     let (mut writer, mut reader) = events(64);
     // Eight words: four events of two.
     let taken = (0..10u8).filter(|n| writer.write([&[*n; 8]])).count();

@@ -108,7 +108,7 @@ fn another_rate_holds_from_the_next_burst_on() {
 }
 
 #[test]
-fn what_finds_no_room_is_lost_and_counted() {
+fn sample_without_room_is_lost_and_counted() {
     let (mut tap, mut reader, _rate) = tap(1);
     let query = [7u8; 512];
     let mut bursts = 0;

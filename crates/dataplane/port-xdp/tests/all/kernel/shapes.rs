@@ -59,7 +59,7 @@ fn every_queue_of_an_interface_is_served() {
 }
 
 #[test]
-fn what_comes_by_a_queue_that_is_not_listed_is_the_kernels() {
+fn packet_on_an_unlisted_queue_passes_to_the_kernel() {
     if !is_root() {
         return;
     }

@@ -243,7 +243,7 @@ fn policy_none_puts_everything_back() {
 }
 
 #[test]
-fn drift_and_new_groups_are_mended() {
+fn drift_and_new_groups_are_repaired() {
     let (mut manager, _path) = manager("drift", Model::new("0-7", &GROUPS));
     let rules = rules(&[("init", 2)]);
     manager.reconcile(&machine("0-7"), &rules).expect("a pass");

@@ -138,7 +138,7 @@ fn devices_are_found_by_each_of_their_names() {
 }
 
 #[test]
-fn types_of_cores_are_told_by_pmu_or_capacity() {
+fn core_types_are_found_by_pmu_or_capacity() {
     let dir = Folder::new("kinds");
     write(&dir, "devices/system/cpu/online", "0-2\n");
     write(&dir, "devices/cpu_core/cpus", "0-1\n");

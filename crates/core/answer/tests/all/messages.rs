@@ -101,7 +101,7 @@ fn responses_and_stumps_are_dropped() {
 }
 
 #[test]
-fn one_question_or_none_for_a_cookie() {
+fn query_needs_one_entry_or_only_a_cookie() {
     let one = section("ns.example.org.", 1, 1);
     let two = [one.clone(), one.clone()].concat();
     let reply = send(&message(0, [2, 0, 0, 0], &two, &[]));
@@ -157,7 +157,7 @@ fn meta_types_are_refused_with_their_rcode() {
 }
 
 #[test]
-fn broken_question_is_a_format_error() {
+fn unreadable_query_is_a_format_error() {
     let good = section("ns.example.org.", 1, 1);
     let tail = [0, 1, 0, 1];
     let long = [[63; 64].repeat(4), tail.to_vec()].concat();
@@ -280,7 +280,7 @@ fn errors_are_explained() {
 }
 
 #[test]
-fn response_repeats_the_case_of_the_question() {
+fn response_repeats_the_case_of_the_query() {
     let asked = query(0x0110, "nS.eXaMpLe.OrG.", 1, &[]);
     let reply = send(&asked);
     assert_eq!(reply.bytes[12..asked.len()], asked[12..]);

@@ -20,7 +20,7 @@ pub enum Begin {
     Calm,
     /// [`overrun`].
     Overrun(u64),
-    /// [`closed_beside`].
+    /// [`closed_with_other_packets`].
     Closed(u64),
 }
 
@@ -30,7 +30,7 @@ impl Case {
             Nothing => Measurements::default(),
             Calm => calm(),
             Overrun(lost) => overrun(lost),
-            Closed(others) => closed_beside(others),
+            Closed(others) => closed_with_other_packets(others),
         };
         self.4(&mut measurements);
         measurements

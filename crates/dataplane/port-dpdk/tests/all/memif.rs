@@ -110,14 +110,14 @@ macro_rules! memif_contract {
         memif_contract!($name, [
             replies_go_to_whom_they_belong,
             an_empty_burst_does_not_call_the_application,
-            what_is_dropped_is_not_answered,
+            dropped_packet_is_not_answered,
             deferred_packets_are_answered_later,
             every_packet_is_counted_once,
             a_burst_is_no_longer_than_it_may_be,
             a_zero_length_datagram_is_a_packet,
             a_reply_may_fill_the_room,
-            what_is_longer_than_the_room_is_dropped,
-            what_waits_makes_the_port_readable
+            oversized_datagram_is_dropped,
+            waiting_packets_make_the_port_readable
         ]);
     };
 }

@@ -162,10 +162,10 @@ impl<'w> ShortReplies<'w> {
     }
 
     /// The same after [`Self::answer`] has returned `None`, if an answer has one record of a set.
-    /// Not inlined, so that other answers do not pay for it.
+    /// Not inlined, and without the state of other answers, so that these do not pay for it.
     #[inline(never)]
     pub(crate) fn answer_chosen(
-        &self,
+        key: &'w HashKey,
         fast_path: &FastPath<'w>,
         fast_parse: &FastParse,
         packet: &mut Packet<'_>,
@@ -186,8 +186,9 @@ impl<'w> ShortReplies<'w> {
             Ok(data) => put_record(room, &set, data)?,
             Err(_) => put_record::<16>(room, &set, data.try_into().ok()?)?,
         };
-        self.opt.put(room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?);
-        put_header(packet.buf, Flags::RD, self.flags, [1, 0, fast_parse.has_opt.into()]);
+        let Self { flags, opt, .. } = Self::new(key, policy);
+        opt.put(room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?);
+        put_header(packet.buf, Flags::RD, flags, [1, 0, fast_parse.has_opt.into()]);
         Some(question_end + len + if fast_parse.has_opt { OPT_LEN } else { 0 })
     }
 

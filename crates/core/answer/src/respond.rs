@@ -84,8 +84,7 @@ impl<'w> Responder<'_, '_, 'w> {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
                 answer_counts.count(rcode, fast_parse.rtype == Rtype::AAAA);
             } else {
-                let fast = (&short_replies, fast_parse);
-                self.answer_other(fast, classifier, query, disposition, packet, answer_counts);
+                self.answer_other(fast_parse, classifier, query, disposition, packet, answer_counts);
             }
         }
     }
@@ -95,7 +94,7 @@ impl<'w> Responder<'_, '_, 'w> {
     #[inline(never)]
     fn answer_other(
         &mut self,
-        (short_replies, fast_parse): (&ShortReplies<'w>, &FastParse),
+        fast_parse: &FastParse,
         classifier: &mut Classifier<'_, 'w>,
         query: &mut Query,
         disposition: &mut Disposition<'w>,
@@ -103,8 +102,7 @@ impl<'w> Responder<'_, '_, 'w> {
         answer_counts: &mut AnswerCounts,
     ) {
         if !matches!(disposition, Disposition::Cached(_)) {
-            let fast = (short_replies, fast_parse);
-            self.answer_rest(fast, classifier, query, disposition, packet, answer_counts);
+            self.answer_rest(fast_parse, classifier, query, disposition, packet, answer_counts);
         }
     }
 
@@ -112,7 +110,7 @@ impl<'w> Responder<'_, '_, 'w> {
     #[inline(never)]
     fn answer_rest(
         &mut self,
-        (short_replies, fast_parse): (&ShortReplies<'w>, &FastParse),
+        fast_parse: &FastParse,
         classifier: &mut Classifier<'_, 'w>,
         query: &mut Query,
         disposition: &mut Disposition<'w>,
@@ -121,7 +119,8 @@ impl<'w> Responder<'_, '_, 'w> {
     ) {
         if let Disposition::Fast(fast_path) = disposition {
             let chance = (self.policy, &mut self.random);
-            let chosen = short_replies.answer_chosen(fast_path, fast_parse, packet, chance);
+            let chosen =
+                ShortReplies::answer_chosen(self.key, fast_path, fast_parse, packet, chance);
             if let Some(len) = chosen {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
                 answer_counts.count(Rcode::NoError, fast_parse.rtype == Rtype::AAAA);

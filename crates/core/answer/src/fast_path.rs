@@ -162,7 +162,6 @@ impl<'w> ShortReplies<'w> {
     }
 
     /// The same after [`Self::answer`] has returned `None`, if an answer has one record of a set.
-    /// Not inlined, and without the state of other answers, so that these do not pay for it.
     #[inline(never)]
     pub(crate) fn answer_chosen(
         key: &'w HashKey,

@@ -181,10 +181,9 @@ impl<'w> ShortReplies<'w> {
         let question_end = usize::from(fast_path.question_end);
         let room = packet.buf.get_mut(question_end..question_end + ROOM_LEN)?;
         let room: &mut [u8; ROOM_LEN] = room.first_chunk_mut()?;
-        let len = match <[u8; 4]>::try_from(data) {
-            Ok(data) => put_record(room, &set, data)?,
-            Err(_) => put_record::<16>(room, &set, data.try_into().ok()?)?,
-        };
+        let len = HEAD_LEN + data.len();
+        *room.first_chunk_mut()? = record_head(&set, data.len() as u8);
+        room.get_mut(HEAD_LEN..len)?.copy_from_slice(data);
         let Self { flags, opt, .. } = Self::new(key, policy);
         opt.put(room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?);
         put_header(packet.buf, Flags::RD, flags, [1, 0, fast_parse.has_opt.into()]);
@@ -227,21 +226,17 @@ pub(crate) fn put_cookie(buf: &mut [u8], len: usize, cookie: &[u8; COOKIE_LEN]) 
 /// several.
 #[inline(always)]
 fn put_only<const N: usize>(room: &mut [u8; ROOM_LEN], set: &RecordSet<'_>) -> Option<usize> {
-    put_record::<N>(room, set, set.plain_data().try_into().ok()?)
-}
-
-/// Puts a record of a set.
-#[inline(always)]
-fn put_record<const N: usize>(
-    room: &mut [u8; ROOM_LEN],
-    set: &RecordSet<'_>,
-    data: [u8; N],
-) -> Option<usize> {
-    let [t0, t1, l0, l1, l2, l3, ..] = *set.head();
-    let head = [0xc0, HEADER_LEN as u8, t0, t1, 0, 1, l0, l1, l2, l3, 0, N as u8];
-    *room.first_chunk_mut()? = head;
+    let data: [u8; N] = set.plain_data().try_into().ok()?;
+    *room.first_chunk_mut()? = record_head(set, N as u8);
     *room[HEAD_LEN..].first_chunk_mut()? = data;
     Some(HEAD_LEN + N)
+}
+
+/// What stands before the data of a record at the question's name.
+#[inline(always)]
+fn record_head(set: &RecordSet<'_>, data_len: u8) -> [u8; HEAD_LEN] {
+    let [t0, t1, l0, l1, l2, l3, ..] = *set.head();
+    [0xc0, HEADER_LEN as u8, t0, t1, 0, 1, l0, l1, l2, l3, 0, data_len]
 }
 
 /// Whether bytes that the zone does not contain are a name that does not exist and that no wildcard

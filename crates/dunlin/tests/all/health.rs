@@ -192,7 +192,7 @@ fn unknown_check_and_special_addresses_are_refused() {
     let why = scene.refused(&[&set[..], &["--check", "none"]].concat());
     assert!(why.contains("there is no check none"), "{why}");
     let why = scene.refused(&[&set[..], &["--policy", "weighted"]].concat());
-    assert!(why.contains("not yet"), "{why}");
+    assert!(why.contains("dunlin store upgrade"), "{why}");
     // Not in [health] allow: not probed, and its state stays unknown.
     scene.done(&[
         "records",

@@ -30,6 +30,8 @@ struct MemoryZone {
 #[derive(Clone, Default)]
 struct MemoryState {
     revision: Revision,
+    /// The newest form that a write needed.
+    form: Option<Form>,
     zones: BTreeMap<Vec<u8>, MemoryZone>,
     /// Journals of deleted zones, by key and revision of the deletion.
     deleted: BTreeMap<(Vec<u8>, Revision), MemoryZone>,
@@ -173,6 +175,7 @@ impl Store for MemoryStore {
         if state.revision != commit.base {
             return Err(CommitError::Conflict { newest: state.revision });
         }
+        state.form = state.form.max(Some(commit.form()));
         for write in &commit.writes {
             let key = zone_key(write.zone.as_name());
             state.revision = write.revision;
@@ -222,7 +225,7 @@ impl Store for MemoryStore {
         let mut last = Vec::new();
         let revision = snapshot::read(from, &mut |item| {
             match item {
-                SnapshotItem::Form(_) => {}
+                SnapshotItem::Form(form) => restored.form = Some(form),
                 SnapshotItem::Zone(origin, stamp) => {
                     last = zone_key(origin.as_name());
                     restored.zones.insert(last.clone(), MemoryZone::new(origin, stamp));
@@ -356,7 +359,8 @@ impl Reader for MemoryStore {
         // Use a copy, because writing may take long.
         let state = self.readable()?.clone();
         let mut write = || {
-            let mut writer = SnapshotWriter::new(to, state.revision, Form::NEWEST)?;
+            let form = state.form.unwrap_or(Form::OLDEST);
+            let mut writer = SnapshotWriter::new(to, state.revision, form)?;
             for zone in state.zones.values() {
                 writer.zone(zone.origin.as_name(), zone.stamp)?;
                 zone.sets.iter().try_for_each(|(key, value)| writer.set(key, value))?;

@@ -489,7 +489,7 @@ fn foreign_keys_are_ignored_and_harm_no_other() {
     let second = Node::start(&etcd);
     eventually(|| second.revision() == first.revision());
     assert_eq!(second.export(), first.export());
-    client.put("/dunlin/format", "2");
+    client.put("/dunlin/format", "9");
     let third = Node::start(&etcd);
     let refused = third.create("example.com.");
     assert!(refused.is_err(), "a newer format is not touched: {refused:?}");

@@ -185,7 +185,7 @@ fn newer_format_is_compared_in_each_commit() {
     let node = Node::start(&etcd);
     node.create("example.org.").unwrap();
     let client = Operator::of(&etcd);
-    client.put("/dunlin/format", "2");
+    client.put("/dunlin/format", "9");
     let (written, _) = client.revisions_of("/dunlin/revision");
     eventually(|| refuses(&node, "which a newer version wrote"));
     assert_eq!(client.revisions_of("/dunlin/revision").0, written, "nothing was written");

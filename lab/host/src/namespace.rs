@@ -48,7 +48,7 @@ mod tests {
     #[test]
     fn invalid_namespace_names_are_refused() {
         for name in ["", "../net", "a/b"] {
-            assert!(enter(name).unwrap_err().contains("no name"), "{name}");
+            assert!(enter(name).unwrap_err().contains("is not a name"), "{name}");
         }
         let said = within(Some("no-such-namespace"), || Ok(())).unwrap_err();
         assert!(said.contains("cannot enter the network namespace no-such-namespace"), "{said}");

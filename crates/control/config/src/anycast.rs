@@ -108,8 +108,8 @@ mod tests {
         assert_eq!((anycast.addresses, anycast.table), (expected, 1000));
         for (address, wrong) in [
             ("192.0.2.0/24", "f:1:23: expected one address"),
-            ("127.0.0.1/32", "no address of a host"),
-            ("fe80::1", "no address of a host"),
+            ("127.0.0.1/32", "not an address of a host"),
+            ("fe80::1", "not an address of a host"),
             ("192.0.2.53\", \"192.0.2.53/32", "names an address twice"),
         ] {
             let found = errors_of(&format!("anycast.addresses = [ \"{address}\"]"));

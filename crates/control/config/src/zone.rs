@@ -167,8 +167,8 @@ view = "z"
             &("2:8: there is no zone a. that this view could be of \
               (add a section [[zone]] with the same name and no view)\n"
                 .to_owned()
-                + r#"13:8: this view of the zone is already named in line 9 (take one of them out)
-17:8: this zone is already named in line 6 (take one of them out)
+                + r#"13:8: this view of the zone is already named in line 9 (remove one of them)
+17:8: this zone is already named in line 6 (remove one of them)
 18:8: expected the name of a view, of letters, digits, `-`, `_` and `.`, found the text "x y"
 23:8: no zone has the view "z" (known: x)
 "#),

@@ -181,8 +181,8 @@ mod tests {
         symlink(&looped, &looped).expect("a link");
         let cases = [
             (file.clone(), "it is not a folder"),
-            (dangling, "a symbolic link to nothing"),
-            (looped, "leads to itself"),
+            (dangling, "a symbolic link whose target"),
+            (looped, "a symbolic link to itself"),
             (file.join("below"), "a part of its path"),
         ];
         for (path, why) in cases {

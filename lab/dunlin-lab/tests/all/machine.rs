@@ -77,7 +77,7 @@ fn manifests_differ_only_between_machines() {
     fs::write(&one, "{}").expect("a file");
     let wrong = lab(&["manifest", "diff", &one, &other]);
     assert_eq!(wrong.status.code(), Some(1));
-    assert!(said(&wrong).contains("no manifest"), "{}", said(&wrong));
+    assert!(said(&wrong).contains("not a manifest"), "{}", said(&wrong));
     assert_eq!(lab(&["manifest", "diff", &one]).status.code(), Some(2));
 }
 

@@ -196,7 +196,7 @@ fn a_manifest_survives_a_round_trip() {
     assert_eq!(json, serde_json::to_string(&Manifest::parse(&json).unwrap()).unwrap());
     let other = json.replacen("\"schema\":1", "\"schema\":2", 1);
     assert!(Manifest::parse(&other).unwrap_err().contains("schema 2"));
-    assert!(Manifest::parse("{}").unwrap_err().contains("no manifest"));
+    assert!(Manifest::parse("{}").unwrap_err().contains("not a manifest"));
 }
 
 #[test]

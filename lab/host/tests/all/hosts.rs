@@ -166,7 +166,7 @@ fn up_and_down_are_idempotent_and_down_removes_what_a_killed_process_leaves() {
     let deleted = Command::new("ip").args(["-n", &space, "link", "delete", &device]).status();
     assert!(deleted.unwrap().success());
     let said = Hosts::find(&options.name).unwrap_err();
-    assert!(said.contains("not whole"), "{said}");
+    assert!(said.contains("incomplete"), "{said}");
     assert_eq!(Hosts::up(&other).unwrap().1, HostsState::Anew);
 }
 

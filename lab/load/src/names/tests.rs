@@ -47,7 +47,7 @@ fn data_files_are_read() {
 fn wrong_lines_are_refused_with_their_position() {
     for (text, told) in [
         ("a A\nb\n", ":2: `b` lacks a type"),
-        ("a A A", ":1: `A` stands behind"),
+        ("a A A", ":1: `A` follows"),
         ("a..b A", ":1: `a..b` is not a name"),
         ("a BOGUS", ":1: `BOGUS` is not a type"),
         ("; nothing\n", ": there is no query in it"),

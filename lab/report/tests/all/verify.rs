@@ -335,7 +335,7 @@ fn bad_bundles_are_refused_with_a_reason() {
         (&text[..text.len() / 2], "cut off"),
         (&newer, "version 3"),
         (&other, "format"),
-        ("{}", "no bundle"),
+        ("{}", "not a bundle"),
         ("", "cut off"),
         ("<!DOCTYPE html><html></html>", "no bundle"),
         (&page[..page.len() / 2], "no bundle"),

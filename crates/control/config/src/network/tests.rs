@@ -58,9 +58,9 @@ location = "eu//a"
 name = "c"
 "#,
         r#"
-3:27: bits are set behind the prefix in the text "10.0.0.1/8" (did you mean "10.0.0.0/8"?)
-5:8: this network is already named in line 2 (take one of them out)
-6:13: this prefix is already named in line 3 (take one of them out)
+3:27: host bits are set in the text "10.0.0.1/8" (did you mean "10.0.0.0/8"?)
+5:8: this network is already named in line 2 (remove one of them)
+6:13: this prefix is already named in line 3 (remove one of them)
 7:9: `allow` allows what is not denied (name what is denied: deny = ["*"])
 9:8: the name "other" has a meaning of its own in metrics
 10:12: `prefixes` needs one at least

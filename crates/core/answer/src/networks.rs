@@ -34,6 +34,8 @@ pub struct ClientNetworks<'p> {
     pub rules: &'p dyn NameRules,
     /// Resolvers whose client subnet option says where their clients are (RFC 7871).
     pub trust: Acl<'p>,
+    /// Whether any of them denies names.
+    pub denies: bool,
     /// Whether the packets have their view and location already, and their names were checked.
     pub placed: bool,
 }
@@ -93,11 +95,6 @@ impl ClientNetworks<'_> {
         }
         (packet.context.view, packet.context.location) = (network.view, network.location);
         network.denies
-    }
-
-    /// Whether any network denies names.
-    pub(crate) fn denies(&self) -> bool {
-        self.networks.iter().any(|network| network.denies)
     }
 
     /// The network of a placed packet.

@@ -344,7 +344,7 @@ impl<'w> Responder<'_, '_, 'w> {
 /// Whether clients of other networks may get another answer for a name that is looked up here.
 #[inline(never)]
 fn depends_on_network(policy: &Policy<'_>, start: Option<ChainStart<'_, '_>>) -> bool {
-    let denies = policy.networks().is_some_and(|networks| networks.denies());
+    let denies = policy.networks().is_some_and(|networks| networks.denies);
     match start {
         Some(ChainStart::Zone(node_lookup)) => {
             denies || node_lookup.zone.facts().has_views || !policy.locations.is_empty()

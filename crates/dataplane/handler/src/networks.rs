@@ -130,6 +130,8 @@ pub struct NetworkList {
     v6: Ranges<u128>,
     /// By number; the first is of clients in no network.
     networks: Vec<Network>,
+    /// Whether any of them denies names.
+    denies: bool,
     rules: Vec<Rules>,
     slots: Vec<u8>,
     /// Those of networks, each once; [`LocationNumber`] counts them from 1.
@@ -163,6 +165,7 @@ impl NetworkList {
         Self {
             v4: Ranges::new(v4),
             v6: Ranges::new(v6),
+            denies: networks.iter().any(|network| network.denies),
             networks,
             rules,
             slots,
@@ -197,12 +200,12 @@ impl NetworkList {
 
     /// The networks as `answer` reads them; `None`: none is configured.
     pub(crate) fn networks(&self) -> Option<ClientNetworks<'_>> {
-        let Self { networks, .. } = self;
         (!self.is_empty()).then(|| ClientNetworks {
             table: self.table(),
-            networks,
+            networks: &self.networks,
             rules: self,
             trust: self.trust.acl(),
+            denies: self.denies,
             placed: false,
         })
     }

@@ -41,9 +41,15 @@ fn ask(answer: DeniedAnswer<'static>, client: &str, query: &[u8]) -> (u8, Vec<u8
     // 192.0.2.53 is a resolver that says where its clients are.
     let bounds = [0xc000_0235, 0xc000_0236];
     let trust = Acl::from_bounds(&bounds, &[], false);
-    let networks =
-        ClientNetworks { table, networks: &NETWORKS, rules: &rules, trust, placed: false };
-    let networks = Some(networks);
+    let denies = NETWORKS.iter().any(|network| network.denies);
+    let networks = Some(ClientNetworks {
+        table,
+        networks: &NETWORKS,
+        rules: &rules,
+        trust,
+        denies,
+        placed: false,
+    });
     let limits = Some(Limits { networks, ..Limits::default() });
     let policy = Policy { limits, ..Policy::default() };
     let mut buf = vec![0xee; 1232];

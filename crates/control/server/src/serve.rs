@@ -152,9 +152,8 @@ impl RunningServer {
             stage: Stage::new(),
             live: Mutex::new(Live::new(config, levels, lists.clone(), setup, own_query)?),
             documents,
-            announcer,
             rest: Rest::default(),
-            supervision: Supervision { notify, lock },
+            supervision: Supervision { notify, announcer, lock },
         });
         let (on_failure, failure) = failures();
         let is_proxy = lists.proxies();
@@ -346,7 +345,7 @@ impl RunningServer {
     /// Stops all threads, workers first.
     fn stop(self) -> Status {
         let Self { server, running, .. } = self;
-        if let Some(announcer) = &server.announcer {
+        if let Some(announcer) = &server.supervision.announcer {
             announcer.stop();
         }
         server.rest.stop();
@@ -384,7 +383,7 @@ impl RunningServer {
         tracing::info!(pid, version, connections, "handed over");
         let Self { server, running, .. } = self;
         let stopped = tokio::task::spawn_blocking(move || {
-            if let Some(announcer) = &server.announcer {
+            if let Some(announcer) = &server.supervision.announcer {
                 announcer.stop();
             }
             server.rest.stop();

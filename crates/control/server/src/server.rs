@@ -41,15 +41,15 @@ pub struct Server {
     /// The credentials of [api], and where they are.
     pub documents: Documents,
     pub rest: Rest,
-    /// `None`: no address is announced.
-    pub announcer: Option<Arc<Announcer>>,
     /// What the process was started with.
     pub supervision: Supervision,
 }
 
-/// What ties the process to its service manager and its folder.
+/// What ties the process to its service manager, its folder, and the keeper of its addresses.
 pub struct Supervision {
     pub notify: Notify,
+    /// `None`: no address is announced.
+    pub announcer: Option<Arc<Announcer>>,
     /// Held for the lifetime of the process; `None`: no folder, or it cannot be locked.
     pub lock: Option<DataLock>,
 }
@@ -256,7 +256,8 @@ impl Server {
         self.stage.set(ServerState::Draining);
         let mut live = lock(&self.live);
         live.close_streams();
-        let settle = self.announcer.as_ref().map(|one| one.start_drain()).unwrap_or_default();
+        let settle =
+            self.supervision.announcer.as_ref().map(|one| one.start_drain()).unwrap_or_default();
         settle + live.config().server.drain
     }
 

@@ -42,7 +42,7 @@ impl Server {
     /// # Errors
     /// A thread cannot be started.
     pub fn start_announcing(self: &Arc<Self>) -> io::Result<()> {
-        let Some(announcer) = &self.announcer else { return Ok(()) };
+        let Some(announcer) = &self.supervision.announcer else { return Ok(()) };
         let (targets, percent_max) = {
             let live = lock(&self.live);
             let config = live.started();

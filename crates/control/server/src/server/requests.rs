@@ -73,7 +73,7 @@ impl api::ServerControl for Server {
 
     fn withdraw(&self, reason: Option<String>, is_forced: bool) -> Result<(), String> {
         let none = || "[anycast] names no addresses".to_owned();
-        self.announcer.as_ref().ok_or_else(none)?.withdraw(reason, is_forced)
+        self.supervision.announcer.as_ref().ok_or_else(none)?.withdraw(reason, is_forced)
     }
 
     fn manage_tokens(
@@ -133,7 +133,7 @@ impl admin::Handler for Handler {
     }
 
     fn keeper(&self) -> io::Result<Option<SharedKeeper>> {
-        self.server.announcer.as_ref().map_or(Ok(None), |announcer| announcer.share())
+        self.server.supervision.announcer.as_ref().map_or(Ok(None), |announcer| announcer.share())
     }
 
     fn resume(&self) {
@@ -146,7 +146,7 @@ impl admin::Handler for Handler {
     async fn hand_off(&self, _new_process: NewProcess) -> Vec<Connection> {
         // It stays ready, because the new process is: no probe may fail now.
         self.server.stage.hand_over();
-        if let Some(announcer) = &self.server.announcer {
+        if let Some(announcer) = &self.server.supervision.announcer {
             announcer.pass_on();
         }
         self.server.supervision.notify.handed_over();

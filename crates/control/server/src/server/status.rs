@@ -42,7 +42,7 @@ impl Server {
 
     /// The status of the announced addresses, if there are any.
     pub fn anycast_status(&self) -> Option<AnycastStatus> {
-        let announcer = self.announcer.as_ref()?;
+        let announcer = self.supervision.announcer.as_ref()?;
         Some(AnycastStatus { probes: self.plane.probe_answers(), ..announcer.status() })
     }
 

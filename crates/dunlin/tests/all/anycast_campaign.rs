@@ -17,7 +17,7 @@ use test_support::wait;
 /// An orderly daemon withdraws in that time after `kill -9`.
 const KILLED_P99: Duration = Duration::from_millis(100);
 /// The kernel removes the routes of a killed keeper, and BIRD looks each second.
-const SCANNED_MAX: Duration = Duration::from_secs(3);
+const SCANNED_MAX: Duration = Duration::from_secs(2);
 /// Offered queries for each answered one.
 const FLOOD: u64 = 3;
 

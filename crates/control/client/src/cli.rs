@@ -108,7 +108,7 @@ pub struct Explain {
     /// Address of the client.
     #[arg(long, value_name = "ADDRESS")]
     pub client: IpAddr,
-    /// Explain it for a client at this location, such as eu/fra1.
+    /// Explain it for a client at this location, such as eu/fra1. Default: that of its network.
     #[arg(long, value_name = "LOCATION")]
     pub location: Option<String>,
     #[command(flatten)]

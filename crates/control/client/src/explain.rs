@@ -30,10 +30,18 @@ pub fn run(command: &cli::Explain) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 fn write_text(out: &mut impl Write, explanation: &Explanation) -> io::Result<()> {
-    let Explanation { name, rtype, client, location, zone, rcode, answer, sets } = explanation;
-    let place = location.as_deref().unwrap_or("a location that is not known");
-    writeln!(out, "{} {} for {client} at {}: {rcode}", plain(name), plain(rtype), plain(place))?;
-    if zone.is_none() {
+    let Explanation { name, rtype, client, rcode, answer, sets, .. } = explanation;
+    write!(out, "{} {} for {client}", plain(name), plain(rtype))?;
+    let Explanation { network, view, location, denied, zone, .. } = explanation;
+    for (what, of) in [("in network", network), ("in view", view), ("at", location)] {
+        if let Some(of) = of {
+            write!(out, " {what} {}", plain(of))?;
+        }
+    }
+    writeln!(out, ": {rcode}")?;
+    if *denied {
+        writeln!(out, "the network denies the name")?;
+    } else if zone.is_none() {
         writeln!(out, "no zone has the name: it is forwarded, or refused")?;
     }
     for record in answer {

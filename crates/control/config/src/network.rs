@@ -26,8 +26,8 @@ pub struct Network {
     pub prefixes: Vec<Prefix>,
     /// The view of its clients; `None`: the default view.
     pub view: Option<String>,
-    /// Where its clients are.
-    pub location: Location,
+    /// Where its clients are: a path that [`Location::parse`] takes; `None`: not known.
+    pub location: Option<String>,
     /// Names that are denied to its clients or allowed, by `deny` and `allow`, then by `deny_file`.
     pub names: Vec<Arc<NetworkNames>>,
     /// The answer to queries for denied names.
@@ -97,7 +97,7 @@ impl Network {
         }
         let prefixes = read_prefixes(&mut section, earlier);
         let view = read_view(&mut section, earlier);
-        let location = section.read("location", Location::UNKNOWN, location);
+        let location = section.read("location", None, location);
         let names = read_names(&mut section, config, earlier);
         let deny_answer = section.read("deny_answer", DenyAnswer::NxDomain, deny_answer);
         if ["deny", "allow", "deny_file"].iter().all(|key| !section.has(key)) {
@@ -108,10 +108,11 @@ impl Network {
     }
 }
 
-/// A location such as `eu/fra1/a`.
-fn location(value: &DeValue<'_>) -> Result<Location, Wrong> {
+/// The path of a location, such as `eu/fra1/a`.
+fn location(value: &DeValue<'_>) -> Result<Option<String>, Wrong> {
     let path = values::text(Location::LEN_MAX)(value)?;
-    Location::parse(&path).map_err(|why| why.to_string().into())
+    Location::parse(&path).map_err(|why| why.to_string())?;
+    Ok(Some(path))
 }
 
 /// The name of a network.

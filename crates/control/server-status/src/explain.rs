@@ -12,15 +12,21 @@ pub struct Explanation {
     pub rtype: String,
     /// The client.
     pub client: IpAddr,
+    /// The network it is in; `None`: in none.
+    pub network: Option<String>,
+    /// The view of that network; `None`: the default view.
+    pub view: Option<String>,
     /// Where it is; `None`: not known.
     pub location: Option<String>,
+    /// Whether the network denies the name.
+    pub denied: bool,
     /// The zone that has the name; `None`: none has, so it is forwarded or refused.
     pub zone: Option<String>,
     /// The response code.
     pub rcode: String,
     /// The records of the answer, in their order.
     pub answer: Vec<AnsweredRecord>,
-    /// The sets of the answer, and that of the name.
+    /// The sets of the answer, and that of the name, without those of a view.
     pub sets: Vec<ExplainedSet>,
 }
 

@@ -1,7 +1,10 @@
 //! Why a client gets an answer: the code that answers queries answers one, and the sets of the
 //! answer say what became of their members.
+use crate::networks::parsed;
 use answer::choose::nearest;
-use answer::{AnswerCounts, NoForwarding, Now, Policy, Scratch, batch};
+use answer::{
+    AnswerCounts, ClientNetworks, Limits, Network, NoForwarding, Now, Policy, Scratch, batch,
+};
 use compile::{Image, Zone};
 use image::{Forwards, Location, ZoneTable};
 use model::ORDERS;
@@ -20,6 +23,9 @@ pub struct ExplainedQuery {
     pub name: NameBuf,
     pub rtype: Rtype,
     pub client: IpAddr,
+    /// The name and the view of the client's network; `None`: it is in none, or in no view.
+    pub network: Option<String>,
+    pub view: Option<String>,
     /// The path of the client's location.
     pub location: Option<String>,
     /// What chooses by chance.
@@ -29,6 +35,8 @@ pub struct ExplainedQuery {
 /// The answer to a query over a stream, which is not truncated.
 pub struct ComposedAnswer {
     rcode: u8,
+    /// The network of the client denies the name.
+    is_denied: bool,
     records: Vec<(NameBuf, Rtype, u32, Box<[u8]>)>,
 }
 
@@ -44,8 +52,7 @@ pub struct AnsweredSet {
 
 impl ExplainedQuery {
     fn location(&self) -> Location {
-        let path = self.location.as_deref();
-        path.and_then(|path| Location::parse(path).ok()).unwrap_or_default()
+        self.location.as_deref().map_or(Location::UNKNOWN, parsed)
     }
 
     /// Answers it as workers do, from this image.
@@ -62,9 +69,16 @@ impl ExplainedQuery {
         if self.location.is_some() {
             packet.context.location = LocationNumber(1);
         }
-        // No rate is charged, and nothing is forwarded.
+        let networks = policy.limits.as_ref().and_then(|limits| limits.networks);
+        let placed: Vec<Network> = networks.map_or_else(Vec::new, |networks| {
+            let all = networks.networks.iter();
+            all.map(|network| Network { location: packet.context.location, ..*network }).collect()
+        });
+        let networks = networks.map(|networks| ClientNetworks { networks: &placed, ..networks });
+        // No client is refused and no rate is charged, and nothing is forwarded.
+        let limits = Some(Limits { networks, ..Limits::default() });
         let forwards = Forwards::default();
-        let policy = Policy { limits: None, forwards, locations: &locations, ..policy };
+        let policy = Policy { limits, forwards, locations: &locations, ..policy };
         let now = Now { unix_seconds: 0, monotonic_micros: 1, seed: self.seed };
         let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
         let mut packets = [packet];
@@ -77,7 +91,17 @@ impl ExplainedQuery {
             let data = record.expand(&mut room).ok()?;
             Some((record.owner().ok()?, record.rtype, record.ttl, data.into()))
         });
-        ComposedAnswer { rcode: reply[3] & 15, records: records.collect() }
+        let (rcode, records) = (reply[3] & 15, records.collect());
+        let is_denied = networks.is_some_and(|networks| self.is_denied(&networks));
+        ComposedAnswer { rcode, is_denied, records }
+    }
+
+    fn is_denied(&self, networks: &ClientNetworks<'_>) -> bool {
+        let mut name = QName::new();
+        name.set(self.name.as_name());
+        let number = networks.table.number(self.client);
+        let denies = networks.networks.get(usize::from(number)).is_some_and(|found| found.denies);
+        denies && networks.rules.deny(number, &name)
     }
 
     /// The sets that an answer is from, and that of the name, if zones have them.
@@ -103,7 +127,8 @@ impl ExplainedQuery {
         sets: &[(AnsweredSet, Option<JudgedSet>)],
     ) -> Explanation {
         let explained = sets.iter().filter_map(|(set, judged)| {
-            let judged = judged.as_ref()?;
+            // The zone's own set says nothing of an answer from that of a view.
+            let judged = judged.as_ref().filter(|judged| is_from(set, judged, answer))?;
             Some(explained_set(set, judged, answer, self.location()))
         });
         let records = answer.records.iter().map(|(name, rtype, ttl, data)| AnsweredRecord {
@@ -120,7 +145,10 @@ impl ExplainedQuery {
             name: self.name.to_string(),
             rtype: self.rtype.to_string(),
             client: self.client,
+            network: self.network,
+            view: self.view,
             location: self.location,
+            denied: answer.is_denied,
         }
     }
 }
@@ -158,17 +186,30 @@ fn found_set(image: &Image, name: NameBuf, rtype: Rtype) -> Option<AnsweredSet> 
     Some(AnsweredSet { zone: Arc::clone(&zone), owner, rtype, name })
 }
 
+/// Whether all records that an answer has of a set are members of it.
+fn is_from(set: &AnsweredSet, judged: &JudgedSet, answer: &ComposedAnswer) -> bool {
+    let is_member = |data: &[u8]| judged.members.iter().any(|member| *member.data == *data);
+    answered(set, answer).all(is_member)
+}
+
+/// The data of the records that an answer has of a set.
+fn answered<'a>(
+    set: &'a AnsweredSet,
+    answer: &'a ComposedAnswer,
+) -> impl Iterator<Item = &'a [u8]> {
+    let of_set = |(name, rtype, _, _): &&(NameBuf, Rtype, u32, Box<[u8]>)| {
+        *rtype == set.rtype && name.as_name() == set.name.as_name()
+    };
+    answer.records.iter().filter(of_set).map(|(.., data)| &**data)
+}
+
 fn explained_set(
     set: &AnsweredSet,
     judged: &JudgedSet,
     answer: &ComposedAnswer,
     location: Location,
 ) -> ExplainedSet {
-    let has = |data: &[u8]| {
-        answer.records.iter().any(|(name, rtype, _, answered)| {
-            *rtype == set.rtype && **answered == *data && name.as_name() == set.name.as_name()
-        })
-    };
+    let has = |data: &[u8]| answered(set, answer).any(|found| *found == *data);
     let far = far_records(set, location);
     let left = |member: &&zone_manager::JudgedMember| {
         member.left_out.is_none() && !far.contains(&member.data)

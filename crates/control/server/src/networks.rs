@@ -2,7 +2,7 @@
 use config::{Config, DenyAnswer, NetworkNames, ZoneView};
 use handler::limits::NETWORK_SLOTS;
 use handler::{Denial, NameSet, NetworkList, NetworkSettings};
-use image::{HASH_KEY_WORDS, HashKey};
+use image::{HASH_KEY_WORDS, HashKey, Location};
 use packet::View;
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,7 +54,7 @@ impl LastingNetworks {
         let all = config.networks.iter().map(|network| NetworkSettings {
             prefixes: network.prefixes.clone(),
             view: view(&network.view).unwrap_or_default(),
-            location: network.location,
+            location: network.location.as_deref().map_or(Location::UNKNOWN, parsed),
             names: network.names.iter().map(&mut set).collect(),
             denial: denial(&network.deny_answer),
             slot: self.slot(&network.name),
@@ -116,6 +116,11 @@ impl ViewNumbers {
         }
         numbers
     }
+}
+
+/// The location of a path; one that is none is not known.
+pub fn parsed(path: &str) -> Location {
+    Location::parse(path).unwrap_or_default()
 }
 
 fn denial(answer: &DenyAnswer) -> Denial {

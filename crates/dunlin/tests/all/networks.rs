@@ -25,6 +25,12 @@ fn edit(served: &Served, old: &str, new: &str) {
     fs::write(file, text.replace(old, new)).expect("a config");
 }
 
+/// Why a client of the network gets an answer.
+fn explain(served: &Served, name: &str) -> serde_json::Value {
+    let output = run(served, &["explain", name, "--client", "127.0.0.1", "-o", "json"]);
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
 /// Replies with a code to the clients of the network.
 fn counted(served: &Served, rcode: &str) -> u64 {
     let output = run(served, &["status", "-o", "json"]);
@@ -60,6 +66,8 @@ fn networks_deny_names_and_count_replies_and_a_reload_changes_them() {
     assert_eq!(refused.status.code(), Some(1), "{told}");
     assert!(told.contains("denied.txt: does not end with a newline"), "{told}");
     assert_eq!(rcode(&served.ask("ns.a.test")), REFUSED, "the rules before stay");
+    let explained = explain(&served, "ns.a.test");
+    assert_eq!((&explained["denied"], &explained["rcode"]), (&true.into(), &"REFUSED".into()));
     assert_eq!(rcode(&served.ask("a.test")), NOERROR);
 }
 
@@ -75,6 +83,13 @@ fn clients_of_a_view_see_the_merged_zone_and_a_reload_changes_it() {
     let served = Served::start("networks_view", &config, &files);
     assert!(holds(&served.ask("ns.a.test"), &[192, 0, 2, 77]));
     assert!(holds(&served.ask_over_tcp("inside.a.test"), &[192, 0, 2, 78]));
+    let explained = explain(&served, "ns.a.test");
+    assert_eq!((&explained["network"], &explained["view"]), (&"local".into(), &"in".into()));
+    assert_eq!(explained["answer"][0]["data"], "192.0.2.77", "as queries are answered");
+    let outside = run(&served, &["explain", "ns.a.test", "--client", "192.0.2.1"]);
+    let outside = String::from_utf8_lossy(&outside.stdout);
+    assert!(outside.starts_with("ns.a.test. A for 192.0.2.1: NOERROR"), "{outside}");
+    assert!(!outside.contains("192.0.2.77"), "{outside}");
     assert_eq!(rcode(&served.ask("other.a.test")), NXDOMAIN);
     // A file in place of another is loaded by itself, and an error in it leaves the zone.
     let replace = |text: &str| {

@@ -69,7 +69,20 @@ impl ServerControl for Fake {
         let (answer, sets, rcode) = (Vec::new(), Vec::new(), "NOERROR".into());
         let zone = None;
         Box::pin(async move {
-            Ok(Explanation { name, rtype, client, location, zone, rcode, answer, sets })
+            let (network, view, denied) = (None, None, false);
+            Ok(Explanation {
+                name,
+                rtype,
+                client,
+                network,
+                view,
+                location,
+                denied,
+                zone,
+                rcode,
+                answer,
+                sets,
+            })
         })
     }
 

@@ -92,6 +92,8 @@ impl Fixture {
             name: if number == 0 { name("any.w.example.org.") } else { name(&owner(number)) },
             rtype: Rtype::A,
             client: self.rng.u32(..).to_be_bytes().into(),
+            network: None,
+            view: None,
             location: Some(path.to_owned()).filter(|path| !path.is_empty()),
             seed: self.rng.u64(..),
         }

@@ -40,9 +40,19 @@ impl api::ServerControl for Server {
             let mut seed = [0; 8];
             getrandom::fill(&mut seed).map_err(|error| error.to_string())?;
             let seed = u64::from_ne_bytes(seed);
-            let query = ExplainedQuery { name, rtype, client, location, seed };
             let image = control.image();
-            let answer = query.answer(&image, lock(&self.live).settings.newest().policy());
+            let (query, answer) = {
+                let live = lock(&self.live);
+                let settings = live.settings.newest();
+                let number = usize::from(settings.networks.number(client));
+                let found = number.checked_sub(1).and_then(|at| live.config().networks.get(at));
+                let (network, view) =
+                    (found.map(|of| of.name.clone()), found.and_then(|of| of.view.clone()));
+                let location = location.or_else(|| found.and_then(|of| of.location.clone()));
+                let query = ExplainedQuery { name, rtype, client, network, view, location, seed };
+                let answer = query.answer(&image, settings.policy());
+                (query, answer)
+            };
             let mut sets = Vec::new();
             for set in query.sets(&image, &answer) {
                 let (zone, owner) = (set.zone.origin(), set.owner.as_name());

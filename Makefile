@@ -235,6 +235,15 @@ bench-kubernetes-figures: lab-tools
 bench-kubernetes-memory:
 	@cargo bench --quiet --package source-kube --bench memory
 
+# By glibc and by musl: each looks names up in its own way. Port 53 of 127.0.0.153 and 127.0.0.154.
+bench-pod:
+	@scripts/require bench-kubernetes
+	@mkdir -p $(out); for libc in gnu musl; do \
+	  rustc --edition 2024 -O --target $$(uname -m)-unknown-linux-$$libc bench/lookups.rs -o $(out)/lookups-$$libc || exit 1; done
+	@DUNLIN_REQUIRE_ALL=1 DUNLIN_LOOKUPS="$(abspath $(out))/lookups-gnu $(abspath $(out))/lookups-musl" \
+	  bench/table docs/kubernetes.md lookups \
+	  cargo test --quiet --package dunlin --test all -- --nocapture --ignored pod::lookups
+
 bench-health: bench-health-probes bench-health-answers
 
 bench-health-probes:

@@ -11,7 +11,7 @@ use std::path::Path;
 
 const PAGE: &str = "docs/campaigns.md";
 /// As many targets as one table can hold, and a reader.
-const TARGETS_MAX: usize = 20;
+const TARGETS_MAX: usize = 21;
 
 /// What is wrong, a line each.
 pub fn violations(root: &Path) -> Vec<String> {

@@ -114,6 +114,11 @@ impl Container {
         Self { served, holder, socket: socket.to_owned() }
     }
 
+    /// The server, as this namespace numbers it.
+    pub fn server(&self) -> Option<i32> {
+        child(self.holder.unsigned_abs())
+    }
+
     /// What a probe in this container says.
     pub fn probe(&self, what: &str) -> Output {
         let mut command = Command::new("nsenter");

@@ -49,6 +49,7 @@ mod notify;
 mod operate;
 mod outage;
 mod packaging;
+mod pod;
 mod privileges;
 mod records;
 mod rest;

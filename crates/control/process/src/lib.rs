@@ -1,5 +1,7 @@
-//! The process of the server: its user and capabilities, its service manager, its log.
+//! The process of the server: its user and capabilities, its service manager or the holder of its
+//! sockets, its log.
 
+pub mod holder;
 pub mod limits;
 pub mod log;
 mod peer;

@@ -11,8 +11,6 @@ mod documents;
 mod etcd;
 mod explain;
 mod file_watch;
-mod holder;
-mod hot_restart;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 #[cfg(not(feature = "kubernetes"))]
@@ -38,9 +36,9 @@ mod zones;
 #[cfg(feature = "etcd")]
 use store_etcd as etcd;
 
+pub use admin::HotRestart;
 pub use data_plane::CorePlanner;
 pub use durable::data_folder;
-pub use hot_restart::HotRestart;
 pub use serve::{ServeOptions, run};
 pub use settings::{settings, settings_of_file};
 pub use startup_check::{StartupReport, check_startup};

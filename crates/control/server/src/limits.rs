@@ -21,17 +21,5 @@ pub const CONTROL_TIME_MAX: Duration = Duration::from_secs(4);
 pub const NOTIFY_PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of the reason of a withdrawal on disk.
 pub const WITHDRAWAL_LEN_MAX: u64 = 4096;
-/// Restarts of a server by the holder of its sockets within this time, before the holder ends.
-pub const HELD_RESTARTS_MAX: usize = 10;
-pub const HELD_RESTARTS_TIME: Duration = Duration::from_secs(60);
-/// Restarts without a pause.
-pub const HELD_RESTARTS_AT_ONCE: usize = 3;
-/// Pause before the next one, which doubles up to a maximum.
-pub const HELD_RESTART_PAUSE: Duration = Duration::from_millis(100);
-pub const HELD_RESTART_PAUSE_MAX: Duration = Duration::from_secs(2);
-/// How often a holder finds out whether the process that replaced its server still serves.
-pub const NEW_PROCESS_POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How often in a row it has to be gone.
-pub const SILENT_POLLS_MAX: usize = 5;
 /// Removed zones that the reason names why a reload is held.
 pub const REMOVED_SHOWN_MAX: usize = 5;

@@ -1,8 +1,7 @@
 //! The resources that a server opens before it drops privileges: sockets, certificates, AF_XDP.
 //! Sockets are new, from the service manager, or from the old process of a hot restart.
 use crate::announce::{self, StartedKeeper};
-use crate::hot_restart::HotRestart;
-use admin::{Endpoint, RestartOffer, SharedSocket, SocketOwner};
+use admin::{Endpoint, HotRestart, RestartOffer, SharedSocket, SocketOwner};
 use config::trust;
 use config::{Admin, Config};
 use data_plane::{

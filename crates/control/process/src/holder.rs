@@ -1,12 +1,12 @@
 //! The holder: the parent of a server, which keeps copies of its sockets. When the server is
 //! killed, queries wait in them until the holder has started it again. It reads nothing but what
 //! its server sends, and has no capability, except that of the keeper of announced addresses.
-use crate::hot_restart::HotRestart;
 use crate::limits::{HELD_RESTART_PAUSE, HELD_RESTART_PAUSE_MAX};
 use crate::limits::{HELD_RESTARTS_AT_ONCE, HELD_RESTARTS_MAX, HELD_RESTARTS_TIME};
 use crate::limits::{NEW_PROCESS_POLL_INTERVAL, SILENT_POLLS_MAX};
+use crate::{HeldSockets, drop_to, keep_only, own_command};
+use admin::HotRestart;
 use config::Config;
-use process::HeldSockets;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
@@ -50,9 +50,9 @@ pub fn run(
         false => CapabilitySet::NET_ADMIN,
     };
     if !config.server.user.is_empty() {
-        process::drop_to(&config.server.user, &config.server.group, keeps)?;
+        drop_to(&config.server.user, &config.server.group, keeps)?;
     }
-    process::keep_only(keeps, true)?;
+    keep_only(keeps, true)?;
     runtime.block_on(holder.run(first, signals))
 }
 
@@ -108,7 +108,7 @@ impl Holder {
     fn start(&mut self) -> io::Result<Child> {
         (self.held.is_ready, self.held.is_handed_over) = (false, false);
         let (socket, of_server) = self.held.pair()?;
-        let mut command = process::own_command("serve");
+        let mut command = own_command("serve");
         command.arg(HELD).stdin(Stdio::from(of_server)).process_group(0);
         if let Some(file) = &self.file {
             command.arg("--config").arg(file);

@@ -20,7 +20,7 @@ pub fn start_keeper(command: &AnycastProcess) -> Result<ExitCode, Box<dyn Error>
     process::drop_to(&command.user, &command.group, CapabilitySet::NET_ADMIN)?;
     process::keep_only(CapabilitySet::NET_ADMIN, true)?;
     let announcement = announcement(command);
-    let keeper = || server::announce::own_command("anycast-keeper", &announcement);
+    let keeper = || announcer::own_command("anycast-keeper", &announcement);
     Starter::new(socket).run(keeper)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -4,12 +4,12 @@ use crate::limits::ANYCAST_POLL_INTERVAL;
 use crate::local::LocalClient;
 use crate::status_text::anycast_text;
 use command_line::utc;
-use server_status::AnycastStatus;
+use server_status::{AnycastStatus, seconds};
 use std::error::Error;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::thread;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 /// Sends the command to the server and prints the result. The exit status is 1 if the addresses are
 /// not as the command wants them.
@@ -40,7 +40,7 @@ fn follow(server: &AdminServer) -> Result<ExitCode, Box<dyn Error>> {
         let status = client.anycast_now().unwrap_or_else(|why| AnycastStatus {
             is_announced: false,
             reason: Some(why.to_string()),
-            since_seconds: seconds_since_1970(),
+            since_seconds: seconds(SystemTime::now()),
             ..last.clone().unwrap_or_default()
         });
         if last.as_ref().is_none_or(|last| is_changed(last, &status)) {
@@ -49,10 +49,6 @@ fn follow(server: &AdminServer) -> Result<ExitCode, Box<dyn Error>> {
         last = Some(status);
         thread::sleep(ANYCAST_POLL_INTERVAL);
     }
-}
-
-fn seconds_since_1970() -> f64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 fn is_changed(last: &AnycastStatus, new: &AnycastStatus) -> bool {

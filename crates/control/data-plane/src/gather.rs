@@ -5,15 +5,10 @@ use handler::{FIRST_NOTIFY, FIRST_TYPE, NETWORK_RCODES, PANICS, PROBE_ANSWERS, T
 use packet::DropReason;
 use server_status::{NetworkStatus, PanicStatus, StatusHistogram, StreamStatus, ThreadStatus};
 use std::collections::BTreeMap;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use sync::CountersView;
 use wire::Rcode;
 use worker::{Connections, LatencyHistogram, WorkerTotals};
-
-/// Seconds since 1970.
-pub fn seconds(when: SystemTime) -> f64 {
-    when.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
-}
 
 /// The counters of one thread.
 pub fn thread(counted: &ThreadCounters) -> ThreadStatus {

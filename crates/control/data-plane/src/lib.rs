@@ -27,7 +27,7 @@ mod threads;
 pub use bypass::{Bypass, QueuePort};
 pub use dpdk::check as check_dpdk;
 pub use forward_table::{ForwardChange, ForwardTable};
-pub use gather::{log as log_counters, seconds, sum};
+pub use gather::{log as log_counters, sum};
 pub use placement::{CorePlanner, Placement, WorkerCpus, check as check_placement, place};
 pub use plane::{DataPlane, ENDING, STARTING, ThreadSetup};
 pub use sockets::{Listening, OpenError, Sockets, raise_file_limit, reserve_files};

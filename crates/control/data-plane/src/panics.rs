@@ -64,7 +64,7 @@ impl PanicLog {
     pub fn status(&self, count: u64) -> PanicStatus {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (when, last) = state.last.clone().unzip();
-        PanicStatus { count, last_seconds: when.map(crate::gather::seconds), last }
+        PanicStatus { count, last_seconds: when.map(server_status::seconds), last }
     }
 }
 

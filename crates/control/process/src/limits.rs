@@ -15,13 +15,16 @@ pub const USER_ENTRY_LEN_MAX: usize = 1 << 20;
 pub const LOG_LEN_MAX: usize = 1 << 20;
 /// Maximum wait for the log to be written when the process ends.
 pub const LOG_FLUSH_MAX: Duration = Duration::from_secs(1);
-/// Restarts of a server by the holder of its sockets within this time, before the holder ends.
+/// Restarts of a server by the holder of its sockets within `HELD_RESTARTS_TIME`, before the holder
+/// ends.
 pub const HELD_RESTARTS_MAX: usize = 10;
+/// Older restarts do not count.
 pub const HELD_RESTARTS_TIME: Duration = Duration::from_secs(60);
 /// Restarts without a pause.
 pub const HELD_RESTARTS_AT_ONCE: usize = 3;
-/// Pause before the next one, which doubles up to a maximum.
+/// Pause before the next one, which doubles.
 pub const HELD_RESTART_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause.
 pub const HELD_RESTART_PAUSE_MAX: Duration = Duration::from_secs(2);
 /// How often a holder finds out whether the process that replaced its server still serves.
 pub const NEW_PROCESS_POLL_INTERVAL: Duration = Duration::from_secs(1);

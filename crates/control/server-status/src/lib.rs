@@ -25,6 +25,7 @@ mod shards;
 mod signatures;
 mod sockets;
 mod store;
+mod time;
 mod xdp;
 
 pub use anycast::AnycastStatus;
@@ -44,6 +45,7 @@ pub use readiness::hindrance;
 pub use shards::ShardStatus;
 pub use signatures::SignatureSpan;
 pub use store::{DocumentsStatus, StoreStatus, StoreZoneFault};
+pub use time::seconds;
 pub use xdp::{XdpQueueStatus, XdpStatus};
 
 use serde::{Deserialize, Serialize};

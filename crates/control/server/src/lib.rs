@@ -3,7 +3,6 @@
 #![cfg_attr(not(all(feature = "etcd", feature = "kubernetes")), allow(dead_code))]
 
 mod accept;
-pub mod announce;
 mod control_messages;
 mod documents;
 #[cfg(not(feature = "etcd"))]

@@ -19,7 +19,5 @@ pub const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub const CONTROL_TIME_MAX: Duration = Duration::from_secs(4);
 /// How long after a NOTIFY made a zone read its file the next one can.
 pub const NOTIFY_PAUSE: Duration = Duration::from_secs(1);
-/// Bytes of the reason of a withdrawal on disk.
-pub const WITHDRAWAL_LEN_MAX: u64 = 4096;
 /// Removed zones that the reason names why a reload is held.
 pub const REMOVED_SHOWN_MAX: usize = 5;

@@ -1,7 +1,7 @@
 //! The resources that a server opens before it drops privileges: sockets, certificates, AF_XDP.
 //! Sockets are new, from the service manager, or from the old process of a hot restart.
-use crate::announce::{self, StartedKeeper};
 use admin::{Endpoint, HotRestart, RestartOffer, SharedSocket, SocketOwner};
+use announcer::StartedKeeper;
 use config::trust;
 use config::{Admin, Config};
 use data_plane::{
@@ -60,7 +60,7 @@ impl Resources {
         let worker_cpus = place(config, plan_cores)?;
         let trust = trust::load(config).map_err(|error| error.to_string())?;
         raise_file_limit();
-        announce::add_addresses(config)?;
+        announcer::add_addresses(config)?;
         let mut offer = None;
         let mut inherited = passed;
         if let Some(when) = hot_restart {
@@ -118,7 +118,7 @@ impl Resources {
             trust,
             bypass,
             queues,
-            keeper: announce::start_keeper(config, passed)?,
+            keeper: announcer::start_keeper(config, passed)?,
             offer,
         })
     }

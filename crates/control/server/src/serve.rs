@@ -1,5 +1,4 @@
 //! `dunlin serve`: the order in which everything is opened, started and stopped.
-use crate::announce::Announcer;
 use crate::control_messages::{self, ControlMessages};
 use crate::documents::Documents;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
@@ -11,6 +10,7 @@ use crate::sources::Sources;
 use crate::stage::Stage;
 use crate::zones;
 use admin::{CompletedRestart, Connection, Endpoint, HotRestart, RestartOffer};
+use announcer::Announcer;
 use config::{Config, Streams};
 use data_plane::{CorePlanner, DataPlane, Listening, QueuePort};
 use durable::data_folder;

@@ -5,7 +5,6 @@ mod status;
 
 pub use requests::Handler;
 
-use crate::announce::Announcer;
 use crate::control_messages::ControlMessages;
 use crate::documents::Documents;
 use crate::live::{AccessLists, Live};
@@ -14,6 +13,7 @@ use crate::sources::Sources;
 use crate::stage::Stage;
 use crate::store::StoreConfig;
 use crate::{zone_changes, zones};
+use announcer::Announcer;
 use api::Api;
 use config::{StoreKind, Streams};
 use data_plane::{DataPlane, Listening, QueuePort, ThreadSetup};

@@ -49,7 +49,7 @@ pub fn check_startup(config: &Config) -> StartupReport {
     if config.store.kind == StoreKind::Etcd {
         report.errors.extend(of_etcd(&config.etcd, file));
     }
-    let (errors, warnings) = crate::announce::check(config, file);
+    let (errors, warnings) = announcer::check(config, file);
     report.errors.extend(errors);
     report.warnings.extend(warnings);
     if let Ok(Some(identity)) = Identity::of_config(user, group) {

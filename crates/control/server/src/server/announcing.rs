@@ -1,6 +1,6 @@
 //! Reasons not to announce the addresses of the server.
 use super::{Server, lock};
-use crate::announce::probe_targets;
+use announcer::probe_targets;
 use anycast::now;
 use server_status::{ServerState, Status, ZoneState, ZoneStatus, hindrance};
 use std::io;

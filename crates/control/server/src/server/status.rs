@@ -1,10 +1,9 @@
 //! The status of the server.
 use super::{Server, lock};
 use crate::resources::VERSION;
-use data_plane::seconds;
 use server_status::{
     AnycastStatus, ApiStatus, CertificateStatus, Process, Status, failed_threads, find_faults,
-    hindrance,
+    hindrance, seconds,
 };
 use std::time::SystemTime;
 

@@ -1,10 +1,10 @@
 //! Hosts files as a source: each is a layer of the zone manager. And the status of each.
 use super::lock;
-use super::registry::{seconds, shown_errors};
+use super::registry::shown_errors;
 use crate::handler::{LoadAttempt, WriteKind};
 use crate::hosts::{LoadedHosts, load_hosts};
 use crate::saved;
-use server_status::{HostsStatus, ZoneState};
+use server_status::{HostsStatus, ZoneState, seconds};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};

@@ -1,10 +1,10 @@
 //! The status of each configured zone.
 use crate::handler::ZoneFile;
 use crate::limits::ZONE_ERRORS_MAX;
-use server_status::{SignatureSpan, ZoneState, ZoneStatus};
+use server_status::{SignatureSpan, ZoneState, ZoneStatus, seconds};
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use wire::Name;
 
 /// The zones in the order of the config, and the index of each.
@@ -32,11 +32,6 @@ pub struct ContentInfo {
 /// The key of a zone: in lower case, with its final dot.
 fn key(origin: Name<'_>) -> String {
     origin.to_string().to_ascii_lowercase()
-}
-
-/// Seconds since 1970.
-pub(super) fn seconds(at: SystemTime) -> f64 {
-    at.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs_f64()
 }
 
 /// The errors of a file that the status shows.

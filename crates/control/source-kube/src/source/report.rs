@@ -1,9 +1,9 @@
 //! Reports and saved state of the source.
-use super::sharing::seconds;
 use super::{STREAMS, Worker, now_seconds};
 use crate::failure::Failure;
 use crate::limits::{SKIPPED_SHOWN, STALE_AFTER};
 use crate::saved;
+use server_status::seconds;
 use std::time::{Instant, SystemTime};
 
 impl Worker {

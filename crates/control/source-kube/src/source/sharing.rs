@@ -6,8 +6,8 @@ use crate::fleet::{self, Shared};
 use crate::limits::{BATCH_EVENTS_MAX, UNUSABLE_SHOWN};
 use crate::watch::StreamEvent;
 use documents::{Leader, MapEvent, MapRequest, MapValue, MapWriter, ReplicatedMap};
+use server_status::seconds;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot, watch};
 use zone_manager::Stopped;
 use zone_manager::hold::{Evidence, Verdict, judge};
@@ -239,11 +239,6 @@ impl Worker {
         let is_ready = wanted.all(|stream| stream.is_listed && stream.is_open);
         map.set_ready(self.is_published && is_ready && !self.follows);
     }
-}
-
-/// Seconds since 1970.
-pub(super) fn seconds(at: SystemTime) -> f64 {
-    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }
 
 /// What happens to all streams together.

@@ -1,5 +1,11 @@
-//! The announced addresses: from the config to the keeper of their routes.
+//! Announces the addresses of the config: from the config to the keeper of their routes.
+//!
+//! [`start_keeper`] starts the keeper before privileges are dropped; [`Announcer`] decides while the
+//! server runs. Their mechanism is in the crate `anycast`.
+#![forbid(unsafe_code)]
+
 mod announcer;
+mod limits;
 mod withdrawal_file;
 
 pub use announcer::Announcer;

@@ -1,6 +1,6 @@
 //! The announcement of a running server: decides, sends heartbeats, and reports.
-use super::withdrawal_file::{FILE, form, read_reason};
-use super::{StartedKeeper, announcement, terms};
+use crate::withdrawal_file::{FILE, form, read_reason};
+use crate::{StartedKeeper, announcement, terms};
 use admin::SharedKeeper;
 use anycast::limits::{HEARTBEAT_INTERVAL, PERMIT_POLL, PERMIT_WAIT_MAX, TAKEN_OVER_MAX};
 use anycast::{
@@ -8,9 +8,8 @@ use anycast::{
     Prober, Verdict, now,
 };
 use config::Config;
-use data_plane::seconds;
 use handler::OwnQuery;
-use server_status::AnycastStatus;
+use server_status::{AnycastStatus, seconds};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
 //! Announces the addresses of the config: from the config to the keeper of their routes.
 //!
-//! [`start_keeper`] starts the keeper before privileges are dropped; [`Announcer`] decides while the
-//! server runs. Their mechanism is in the crate `anycast`.
+//! [`start_keeper`] starts the keeper before privileges are dropped. [`Announcer`] decides while
+//! the server runs. The mechanism of both is in `anycast`.
 #![forbid(unsafe_code)]
 
 mod announcer;

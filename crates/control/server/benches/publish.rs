@@ -106,7 +106,7 @@ fn propagation(verdict: &mut Verdict) {
     let socket = port_socket::bind(SocketAddr::from(([127, 0, 0, 1], 0))).expect("a socket");
     let port = SocketPort::new(socket).expect("a port");
     let address = port.address();
-    let settings = server::settings_of_file(None).expect("the defaults");
+    let settings = data_plane::settings_of_file(None).expect("the defaults");
     let settings = Publisher::new(settings).reader().expect("a reader");
     let tap = TapThread::start(query_samples::TapSettings::default()).expect("a tap").tap(1);
     let app = Answerer::new(control.reader().expect("a reader"), settings, tap, 1).expect("an app");

@@ -1,6 +1,5 @@
 //! Why a client gets an answer: the code that answers queries answers one, and the sets of the
 //! answer say what became of their members.
-use crate::networks::parsed;
 use answer::choose::nearest;
 use answer::{
     AnswerCounts, ClientNetworks, Limits, Network, NoForwarding, Now, Policy, Scratch, batch,
@@ -52,7 +51,7 @@ pub struct AnsweredSet {
 
 impl ExplainedQuery {
     fn location(&self) -> Location {
-        self.location.as_deref().map_or(Location::UNKNOWN, parsed)
+        self.location.as_deref().and_then(|path| Location::parse(path).ok()).unwrap_or_default()
     }
 
     /// Answers it as workers do, from this image.

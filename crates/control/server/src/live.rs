@@ -1,11 +1,11 @@
 //! The current config, and reloads: a changed config is applied as a whole or not at all.
+use crate::control_messages::handled_opcodes;
 use crate::file_watch::FileWatch;
 use crate::limits::REMOVED_SHOWN_MAX;
 use crate::resources::VERSION;
 use crate::server_files::ServerFiles;
-use crate::settings::{self, LastingState};
 use config::{Config, Dnstap, Format, Forward, Log, trust};
-use data_plane::{ForwardChange, ForwardTable, Listening};
+use data_plane::{ForwardChange, ForwardTable, LastingState, Listening};
 use handler::{AccessList, OwnQuery, Settings};
 use health::HealthService;
 use packet::View;
@@ -112,11 +112,11 @@ impl Live {
         setup: ForwardSetup,
         own_query: Option<OwnQuery>,
     ) -> Result<Self, getrandom::Error> {
-        let lasting = LastingState::new(&config, own_query)?;
+        let lasting = LastingState::new(&config, handled_opcodes(), own_query)?;
         let mut server_files = ServerFiles::new(setup.listen);
         let rules = server_files.resolve(&config.forwards);
         let forwards = ForwardTable::new(&config, &rules, setup.threads, setup.trust);
-        let settings = settings::settings(&config, &lasting)?;
+        let settings = lasting.settings(&config)?;
         let settings = Publisher::new(Settings { forwarding: forwards.forwarding(), ..settings });
         lists.set(&config);
         // The client of `status` may have another working directory.
@@ -230,8 +230,7 @@ impl Live {
     }
 
     fn apply(&mut self, config: Config, tap: &TapThread) -> Result<Reloaded, Vec<String>> {
-        let settings =
-            settings::settings(&config, &self.lasting).map_err(|error| vec![error.to_string()])?;
+        let settings = self.lasting.settings(&config).map_err(|error| vec![error.to_string()])?;
         let trust = match self.forwards.lacks_trust() {
             true => trust::load(&config).map_err(|error| vec![error.to_string()])?,
             false => None,
@@ -271,7 +270,7 @@ impl Live {
         let (forwards, change) = self.changed_forwards(&rules, None)?;
         self.forwards = forwards;
         if change.serial.is_some() {
-            let settings = settings::settings(self.config(), &self.lasting);
+            let settings = self.lasting.settings(self.config());
             self.publish(settings.map_err(|error| error.to_string())?);
         }
         Ok(change)
@@ -286,7 +285,7 @@ impl Live {
 
     /// Publishes an idle timeout of zero to clients on streams, which are about to be closed.
     pub fn close_streams(&mut self) {
-        if let Ok(settings) = settings::settings(self.config(), &self.lasting) {
+        if let Ok(settings) = self.lasting.settings(self.config()) {
             self.publish(settings.closing());
         }
     }

@@ -2,11 +2,11 @@
 use crate::documents::Documents;
 use crate::kubernetes::{self, Kubernetes, THREAD as CLUSTER};
 use crate::limits::{CLUSTER_POLL_INTERVAL, KUBERNETES_START_MAX};
-use crate::networks::ViewNumbers;
 use crate::prober;
 use crate::store::{StoreConfig, Stored, WRITER};
 use crate::zones;
 use config::Config;
+use data_plane::ViewNumbers;
 use health::{HealthService, THREAD as PROBER};
 use server_status::{Status, seconds};
 use source_file::CommandId;

@@ -79,7 +79,7 @@ fn answerer(test: &str, config: &str) -> Answerer<Image> {
     running.stop();
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.toml"));
     fs::write(&file, config).expect("a file");
-    let mut settings = Publisher::new(server::settings_of_file(Some(&file)).expect("settings"));
+    let mut settings = Publisher::new(data_plane::settings_of_file(Some(&file)).expect("settings"));
     let tap = TapThread::start(query_samples::TapSettings { hot_one_in: 2, ..Default::default() })
         .expect("a tap");
     Answerer::new(image, settings.reader().expect("a reader"), tap.tap(1), 1).expect("an app")

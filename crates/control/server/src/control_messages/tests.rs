@@ -1,8 +1,8 @@
 //! Messages with a handler, from a client's connection to the handler and back.
 use super::*;
-use crate::settings::settings_of_file;
 use answer::NOTIFY_NAMES;
 use compile::Image;
+use data_plane::settings_of_file;
 use handler::{Answerer, FIRST_NOTIFY, Settings};
 use image::HashKey;
 use packet::DropReason;

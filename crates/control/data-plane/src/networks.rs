@@ -54,7 +54,11 @@ impl LastingNetworks {
         let all = config.networks.iter().map(|network| NetworkSettings {
             prefixes: network.prefixes.clone(),
             view: view(&network.view).unwrap_or_default(),
-            location: network.location.as_deref().map_or(Location::UNKNOWN, parsed),
+            location: network
+                .location
+                .as_deref()
+                .and_then(|path| Location::parse(path).ok())
+                .unwrap_or_default(),
             names: network.names.iter().map(&mut set).collect(),
             denial: denial(&network.deny_answer),
             slot: self.slot(&network.name),
@@ -116,11 +120,6 @@ impl ViewNumbers {
         }
         numbers
     }
-}
-
-/// The location of a path; one that is none is not known.
-pub fn parsed(path: &str) -> Location {
-    Location::parse(path).unwrap_or_default()
 }
 
 fn denial(answer: &DenyAnswer) -> Denial {

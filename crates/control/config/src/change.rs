@@ -131,6 +131,7 @@ mod tests {
         server.workers = 3
         server.port =
         dpdk.devices = ["net_null0"]
+        dpdk.interfaces = ["dns0"]
         dpdk.huge_pages = false
         dpdk.memory = "32MiB"
         dpdk.library = "/a"

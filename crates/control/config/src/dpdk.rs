@@ -1,5 +1,5 @@
 //! `[dpdk]`: the devices that DPDK serves.
-use crate::limits::{DPDK_DEVICES_MAX, DPDK_MEMORY};
+use crate::limits::{DPDK_DEVICES_MAX, DPDK_MEMORY, INTERFACE_LEN_MAX};
 use crate::section::Section;
 use crate::values::{self, Wrong};
 use crate::{PortKind, units};
@@ -12,6 +12,8 @@ use toml::de::DeValue;
 pub struct Dpdk {
     /// The devices; empty: none.
     pub devices: Vec<DeviceAddress>,
+    /// The interface of the kernel for each device, in order; an empty name, or none: it has none.
+    pub interfaces: Vec<String>,
     /// Whether DPDK's memory is in huge pages.
     pub huge_pages: bool,
     /// Bytes of DPDK's memory.
@@ -48,6 +50,7 @@ impl Dpdk {
             }
         }
         let dpdk = Self {
+            interfaces: section.list("interfaces", Vec::new(), DPDK_DEVICES_MAX, interface),
             huge_pages: section.read("huge_pages", true, values::boolean),
             memory: section.read("memory", 64 << 20, units::bytes(DPDK_MEMORY)),
             library: section.read("library", LIBRARY.into(), library),
@@ -61,6 +64,11 @@ impl Dpdk {
             let help = "give each device its own number, as in net_memif0 and net_memif1";
             section.wrong("devices", &format!("names {device} twice"), help);
         }
+        if port == PortKind::Dpdk && dpdk.interfaces.len() > dpdk.devices.len() {
+            let devices = dpdk.devices.len();
+            let help = "the first is that of the first device, and \"\" is none";
+            section.wrong("interfaces", &format!("has more names than {devices} devices"), help);
+        }
         section.close();
         dpdk
     }
@@ -69,6 +77,16 @@ impl Dpdk {
 fn device(value: &DeValue<'_>) -> Result<DeviceAddress, Wrong> {
     let Some(text) = value.as_str() else { return values::expected("a device of DPDK", value) };
     text.parse().map_err(|error: port_dpdk::DpdkError| error.to_string().into())
+}
+
+/// A name that the kernel does not change: it has `%d` replaced by a number.
+fn interface(value: &DeValue<'_>) -> Result<String, Wrong> {
+    let name = values::text(INTERFACE_LEN_MAX)(value)?;
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"/:%".contains(&byte);
+    match name.bytes().all(is_plain) && name != "." && name != ".." {
+        true => Ok(name),
+        false => Err(format!("{name:?} is no name of an interface, such as \"dns0\"").into()),
+    }
 }
 
 fn library(value: &DeValue<'_>) -> Result<PathBuf, Wrong> {
@@ -110,6 +128,14 @@ mod tests {
         assert!(errors("dpdk.devices = [3]").contains("a device of DPDK, found the number 3"));
         let twice = errors("dpdk.devices = [\"net_null0\", \"net_null0,size=64\"]");
         assert!(twice.contains("names net_null0 twice"), "{twice}");
+        let few = "server.port = \"dpdk\"\n[dpdk]\ndevices = [\"net_null0\"]\n\
+                   interfaces = [\"a\", \"b\"]";
+        let few = errors(few);
+        assert!(few.contains("has more names than 1 devices"), "{few}");
+        for name in ["dns%d", "a/b", "a b", ".."] {
+            let wrong = errors(&format!("dpdk.interfaces = [\"{name}\"]"));
+            assert!(wrong.contains("is no name of an interface"), "{wrong}");
+        }
         assert!(errors("dpdk.library = \"dpdk.so\"").contains("absolute path"));
         assert!(errors("dpdk.memory = \"1MiB\"").contains("\"16MiB\""));
     }

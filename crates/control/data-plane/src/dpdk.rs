@@ -2,11 +2,12 @@
 use config::{Config, Dpdk, PollSleep, PortKind};
 use port::Udp;
 use port_dpdk::{
-    DeviceAddress, DeviceView, DpdkError, DpdkQueue, Environment, EnvironmentOptions, Library,
-    Selection,
+    DeviceAddress, DeviceView, DpdkError, DpdkQueue, Environment, EnvironmentOptions,
+    HostInterface, Library, Selection,
 };
 use server_status::{DpdkDeviceStatus, DpdkQueueStatus, DpdkStatus};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// The port of a queue.
 pub type DpdkPort = Udp<DpdkQueue>;
@@ -16,6 +17,8 @@ pub type DpdkPort = Udp<DpdkQueue>;
 pub struct DpdkDevices {
     /// `None`: no device is configured.
     wanted: Option<Dpdk>,
+    /// The interfaces of the kernel, in the order of the devices.
+    hosts: Vec<Option<Arc<HostInterface>>>,
     /// Stays until the process ends, as DPDK does.
     environment: Option<Environment>,
     devices: Vec<(String, Result<DeviceView, String>)>,
@@ -40,10 +43,22 @@ fn huge_memory(dpdk: &Dpdk) -> u64 {
 }
 
 impl DpdkDevices {
-    /// The devices of a config, none of which is opened.
-    pub fn new(config: &Config) -> Self {
-        let wanted = (config.server.port == PortKind::Dpdk).then(|| config.dpdk.clone());
-        Self { wanted, ..Self::default() }
+    /// The devices of a config, none of which is opened. The interfaces of the kernel are, while
+    /// the process may make them.
+    ///
+    /// # Errors
+    /// An interface cannot be made.
+    pub fn new(config: &Config) -> Result<Self, DpdkError> {
+        if config.server.port != PortKind::Dpdk {
+            return Ok(Self::default());
+        }
+        let dpdk = config.dpdk.clone();
+        let host = |name: &String| match name.is_empty() {
+            true => Ok(None),
+            false => HostInterface::open(name).map(|host| Some(Arc::new(host))),
+        };
+        let hosts = dpdk.interfaces.iter().map(host).collect::<Result<_, _>>()?;
+        Ok(Self { hosts, wanted: Some(dpdk), ..Self::default() })
     }
 
     /// Whether devices are configured.
@@ -64,16 +79,18 @@ impl DpdkDevices {
             return ports;
         };
         let selection = Selection::new(listen);
-        for address in &dpdk.devices {
-            let opened = open(environment, address, workers, &selection).map(|(queues, view)| {
-                for (ports, queue) in ports.iter_mut().zip(queues) {
-                    ports.push(Udp::new(match dpdk.sleep {
-                        PollSleep::Adaptive => queue,
-                        PollSleep::Never => queue.without_pauses(),
-                    }));
-                }
-                view
-            });
+        for (nth, address) in dpdk.devices.iter().enumerate() {
+            let host = self.hosts.get(nth).and_then(Option::as_ref);
+            let opened =
+                open(environment, address, workers, (&selection, host)).map(|(queues, view)| {
+                    for (ports, queue) in ports.iter_mut().zip(queues) {
+                        ports.push(Udp::new(match dpdk.sleep {
+                            PollSleep::Adaptive => queue,
+                            PollSleep::Never => queue.without_pauses(),
+                        }));
+                    }
+                    view
+                });
             let name = address.name().to_owned();
             match &opened {
                 Ok(DeviceView { info, .. }) => {
@@ -142,12 +159,12 @@ fn open(
     environment: &Environment,
     address: &DeviceAddress,
     workers: usize,
-    selection: &Selection,
+    (selection, host): (&Selection, Option<&Arc<HostInterface>>),
 ) -> Result<(Vec<DpdkQueue>, DeviceView), DpdkError> {
     if let Some(missing) = port_dpdk::check(std::slice::from_ref(address), 0).pop() {
         return Err(missing);
     }
-    environment.open(address, workers as u16, selection)
+    environment.open(address, workers as u16, selection, host)
 }
 
 fn text(mac: [u8; 6]) -> String {
@@ -168,10 +185,11 @@ fn status(name: &str, view: &DeviceView) -> DpdkDeviceStatus {
         ("refused", sum(|queue| queue.refused())),
         ("foreign", sum(|queue| queue.foreign())),
         ("other", sum(|queue| queue.other())),
+        ("host_full", sum(|queue| queue.host_full())),
     ];
     let queues = view.queues().iter().map(|queue| {
         let (polls, empty_polls) = queue.polls();
-        DpdkQueueStatus { polls, empty_polls }
+        DpdkQueueStatus { polls, empty_polls, waits: queue.waits() }
     });
     DpdkDeviceStatus {
         name: name.to_owned(),
@@ -184,6 +202,9 @@ fn status(name: &str, view: &DeviceView) -> DpdkDeviceStatus {
         received: counts.received,
         sent: counts.sent,
         lost: lost.map(|(name, count)| (name.to_owned(), count)).into(),
+        to_host: sum(|queue| queue.host().0),
+        from_host: sum(|queue| queue.host().1),
+        interrupts: view.info.has_interrupts,
         buffers: counts.buffers.into(),
         buffers_free: counts.buffers_free.into(),
         queues: queues.collect(),

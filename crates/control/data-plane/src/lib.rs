@@ -27,7 +27,7 @@ mod sockets;
 mod threads;
 
 pub use bypass::{Bypass, QueuePort};
-pub use dpdk::check as check_dpdk;
+pub use dpdk::{DpdkDevices, check as check_dpdk};
 pub use forward_table::{ForwardChange, ForwardTable};
 pub use gather::{log as log_counters, sum};
 pub use networks::ViewNumbers;

@@ -93,7 +93,7 @@ impl DataPlane {
     pub fn new(
         config: &Config,
         (listening, shared): (&[Listening], Vec<SharedSocket>),
-        (placement, bypass): (Placement, Bypass),
+        (placement, bypass, dpdk): (Placement, Bypass, DpdkDevices),
         streams_max: usize,
         tap: TapThread,
     ) -> Self {
@@ -108,7 +108,7 @@ impl DataPlane {
             shared: Mutex::new(shared),
             is_offered: AtomicBool::new(false),
             bypass: Mutex::new(bypass),
-            dpdk: Mutex::new(DpdkDevices::new(config)),
+            dpdk: Mutex::new(dpdk),
             placement: Mutex::new(placement),
             pulses: Pulses::default(),
             upstream_log: Mutex::default(),

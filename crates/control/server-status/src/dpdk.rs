@@ -38,6 +38,12 @@ pub struct DpdkDeviceStatus {
     pub sent: u64,
     /// Frames that were lost or dropped, by reason.
     pub lost: BTreeMap<String, u64>,
+    /// Frames that were not for the server, and that the kernel got.
+    pub to_host: u64,
+    /// Frames that the kernel sent.
+    pub from_host: u64,
+    /// Whether it wakes its workers, which then sleep while nothing comes.
+    pub interrupts: bool,
     /// Its buffers.
     pub buffers: u64,
     /// Those of them that are not in use.
@@ -54,4 +60,6 @@ pub struct DpdkQueueStatus {
     pub polls: u64,
     /// Polls that received nothing.
     pub empty_polls: u64,
+    /// How often its worker slept until something came.
+    pub waits: u64,
 }

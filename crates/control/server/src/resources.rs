@@ -5,8 +5,8 @@ use announcer::StartedKeeper;
 use config::trust;
 use config::{Admin, Config};
 use data_plane::{
-    Bypass, CorePlanner, Listening, Placement, QueuePort, Sockets, place, raise_file_limit,
-    reserve_files,
+    Bypass, CorePlanner, DpdkDevices, Listening, Placement, QueuePort, Sockets, place,
+    raise_file_limit, reserve_files,
 };
 use listen::Tls;
 use process::Identity;
@@ -39,6 +39,8 @@ pub struct Resources {
     /// The AF_XDP interface, and the ports of its queues.
     pub bypass: Bypass,
     pub queues: Vec<QueuePort>,
+    /// The devices of DPDK, which are opened later.
+    pub dpdk: DpdkDevices,
     /// The keeper of the routes to announced addresses.
     pub keeper: Option<StartedKeeper>,
     /// The offer of the old process in a hot restart.
@@ -118,6 +120,7 @@ impl Resources {
             trust,
             bypass,
             queues,
+            dpdk: DpdkDevices::new(config).map_err(|why| format!("[dpdk] interfaces: {why}"))?,
             keeper: announcer::start_keeper(config, passed)?,
             offer,
         })

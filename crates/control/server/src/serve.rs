@@ -129,7 +129,8 @@ impl RunningServer {
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
         let Resources { placement, listening, shared, connections, bypass, .. } = resources;
-        let Resources { ops, api, tls, admin, trust, mut offer, queues, keeper, .. } = resources;
+        let Resources { ops, api, tls, admin, trust, mut offer, queues, dpdk, keeper, .. } =
+            resources;
         let (lock, documents) = open_data(&config, offer.as_mut())?;
         let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
         let (sources, load_id) = Sources::start(&config, control, &documents, placement.cpus())?;
@@ -138,7 +139,7 @@ impl RunningServer {
         let streams = Streams { connections, ..config.streams.clone() };
         let setup = ForwardSetup::new(workers + streams.threads, trust, &listening);
         let (tap, lists) = (TapThread::start(tap_settings(&config))?, AccessLists::default());
-        let (sockets, on_queues) = ((&listening[..], shared), (placement, bypass));
+        let (sockets, on_queues) = ((&listening[..], shared), (placement, bypass, dpdk));
         let plane = DataPlane::new(&config, sockets, on_queues, connections, tap);
         let announcer = Announcer::new(&config, keeper, |addresses| documents.permits(addresses));
         let announcer = announcer.map(Arc::new);

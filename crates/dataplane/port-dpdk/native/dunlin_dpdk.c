@@ -5,11 +5,14 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
 
 #include <rte_bus_vdev.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
+#include <rte_interrupts.h>
 #include <rte_lcore.h>
 #include <rte_log.h>
 #include <rte_mbuf.h>
@@ -28,6 +31,9 @@ struct port {
 	uint32_t buffers;
 	uint8_t is_virtual;
 	volatile uint8_t is_gone;
+	/* Whether its queues may interrupt; then each has a descriptor of epoll, or 0. */
+	uint8_t interrupts;
+	int waiting[RTE_MAX_QUEUES_PER_PORT];
 	/* One thread counts each. */
 	uint64_t segmented[RTE_MAX_QUEUES_PER_PORT];
 };
@@ -106,7 +112,7 @@ static int record_removal(uint16_t port, enum rte_eth_event_type type, void *arg
 /* Spreads over the queues by addresses and ports, as far as the device can. */
 static int configure(uint16_t port, uint16_t queues, const struct rte_eth_dev_info *info)
 {
-	struct rte_eth_conf conf = { 0 };
+	struct rte_eth_conf conf = { .intr_conf.rxq = ports[port].interrupts };
 	uint64_t spread = info->flow_type_rss_offloads & (RTE_ETH_RSS_IP | RTE_ETH_RSS_UDP);
 	if (queues > 1 && spread != 0) {
 		conf.rxmode.mq_mode = RTE_ETH_MQ_RX_RSS;
@@ -127,8 +133,50 @@ static int set_up_queues(uint16_t port, uint16_t queues, struct rte_mempool *poo
 	return status;
 }
 
+/* Configures and starts a device; -1 and why not. */
+static int start_device(uint16_t port, uint16_t queues, const struct rte_eth_dev_info *info)
+{
+	uint16_t entries[2] = { RING, RING };
+	int status = configure(port, queues, info);
+	if (status != 0)
+		return fail("it cannot be configured (%s)", rte_strerror(-status));
+	status = set_up_queues(port, queues, ports[port].pool, entries);
+	if (status != 0)
+		return fail("its queues cannot be set up (%s)", rte_strerror(-status));
+	status = rte_eth_dev_start(port);
+	if (status != 0)
+		return fail("it does not start (%s)", rte_strerror(-status));
+	return 0;
+}
+
+/* Gives a device an Ethernet address, or has it receive what is sent to any; or reads its own. */
+static int set_address(uint16_t port, uint8_t mac[6])
+{
+	struct rte_ether_addr address;
+	memcpy(address.addr_bytes, mac, sizeof(address.addr_bytes));
+	if (rte_is_zero_ether_addr(&address)) {
+		if (rte_eth_macaddr_get(port, &address) == 0)
+			memcpy(mac, address.addr_bytes, sizeof(address.addr_bytes));
+		return 0;
+	}
+	if (rte_eth_dev_default_mac_addr_set(port, &address) == 0)
+		return 0;
+	int status = rte_eth_promiscuous_enable(port);
+	/* What has no such filter passes all that its peer sends. */
+	if (status == 0 || ports[port].is_virtual)
+		return 0;
+	return fail("it takes no other Ethernet address (%s)", rte_strerror(-status));
+}
+
 static void release(uint16_t port)
 {
+	for (unsigned int queue = 0; queue < RTE_MAX_QUEUES_PER_PORT; queue++) {
+		int waiting = ports[port].waiting[queue];
+		if (waiting == 0)
+			continue;
+		rte_eth_dev_rx_intr_ctl_q(port, (uint16_t)queue, waiting, RTE_INTR_EVENT_DEL, NULL);
+		close(waiting);
+	}
 	rte_eth_dev_stop(port);
 	struct rte_eth_dev_info info;
 	int known = rte_eth_dev_info_get(port, &info);
@@ -157,10 +205,6 @@ static int begin(uint16_t port, uint16_t queues, struct dunlin_device *device)
 		logged_len = 0;
 		return fail("there are %u workers, and it has %u queue%s", queues, most, most == 1 ? "" : "s");
 	}
-	status = configure(port, queues, &info);
-	if (status != 0)
-		return fail("it cannot be configured (%s)", rte_strerror(-status));
-	uint16_t entries[2] = { RING, RING };
 	uint32_t buffers = queues * (2u * RING + BESIDE) + CACHE;
 	char name[RTE_MEMPOOL_NAMESIZE];
 	snprintf(name, sizeof(name), "dunlin-%u", port);
@@ -171,18 +215,19 @@ static int begin(uint16_t port, uint16_t queues, struct dunlin_device *device)
 			RTE_MBUF_DEFAULT_BUF_SIZE, rte_strerror(rte_errno));
 	ports[port].pool = pool;
 	ports[port].buffers = buffers;
-	status = set_up_queues(port, queues, pool, entries);
-	if (status != 0)
-		return fail("its queues cannot be set up (%s)", rte_strerror(-status));
 	rte_eth_dev_callback_register(port, RTE_ETH_EVENT_INTR_RMV, record_removal, NULL);
-	status = rte_eth_dev_start(port);
-	if (status != 0)
-		return fail("it does not start (%s)", rte_strerror(-status));
+	/* Some devices start without interrupts alone. */
+	ports[port].interrupts = 1;
+	if (start_device(port, queues, &info) != 0) {
+		logged_len = 0;
+		ports[port].interrupts = 0;
+		if (start_device(port, queues, &info) != 0)
+			return -1;
+	}
 	/* Not every device has this filter. */
 	(void)rte_eth_allmulticast_enable(port);
-	struct rte_ether_addr mac;
-	if (rte_eth_macaddr_get(port, &mac) == 0)
-		memcpy(device->mac, mac.addr_bytes, sizeof(device->mac));
+	if (set_address(port, device->mac) != 0)
+		return -1;
 	if (rte_eth_dev_get_mtu(port, &device->mtu) != 0)
 		device->mtu = RTE_ETHER_MTU;
 	return 0;
@@ -193,7 +238,7 @@ static int open_device(const char *name, const char *arguments, uint16_t queues,
 {
 	uint16_t port;
 	logged_len = 0;
-	memset(device, 0, sizeof(*device));
+	device->queues_max = 0;
 	int is_virtual = strchr(name, ':') == NULL;
 	if (is_virtual) {
 		int status = rte_vdev_init(name, arguments);
@@ -305,6 +350,38 @@ static int count_device(uint16_t port, struct dunlin_counts *counts)
 	return 0;
 }
 
+static int interrupts(uint16_t port, uint16_t queue)
+{
+	if (!ports[port].interrupts || rte_eth_dev_rx_intr_ctl_q_get_fd(port, queue) < 0)
+		return -1;
+	int waiting = epoll_create1(EPOLL_CLOEXEC);
+	if (waiting < 0)
+		return -1;
+	if (rte_eth_dev_rx_intr_ctl_q(port, queue, waiting, RTE_INTR_EVENT_ADD, NULL) != 0) {
+		close(waiting);
+		return -1;
+	}
+	ports[port].waiting[queue] = waiting;
+	return waiting;
+}
+
+static int arm(uint16_t port, uint16_t queue)
+{
+	int status = rte_eth_dev_rx_intr_enable(port, queue);
+	/* One that cannot be told always interrupts. */
+	if (status != 0 && status != -ENOTSUP)
+		return fail("a queue does not interrupt (%s)", rte_strerror(-status));
+	return 0;
+}
+
+static void disarm(uint16_t port, uint16_t queue)
+{
+	struct rte_epoll_event events[4];
+	(void)rte_eth_dev_rx_intr_disable(port, queue);
+	/* Reads what made the descriptor readable. */
+	(void)rte_epoll_wait(ports[port].waiting[queue], events, RTE_DIM(events), 0);
+}
+
 static const struct dunlin_dpdk calls = {
 	.version = DUNLIN_DPDK_VERSION,
 	.size = sizeof(calls),
@@ -319,6 +396,9 @@ static const struct dunlin_dpdk calls = {
 	.take = take,
 	.give_back = give_back,
 	.count = count_device,
+	.interrupts = interrupts,
+	.arm = arm,
+	.disarm = disarm,
 };
 
 __attribute__((visibility("default"))) const struct dunlin_dpdk *dunlin_dpdk(void)

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#define DUNLIN_DPDK_VERSION 1u
+#define DUNLIN_DPDK_VERSION 2u
 
 /* A received frame, or one to be sent: `len` bytes at `data`, of `room`. */
 struct dunlin_frame {
@@ -56,7 +56,8 @@ struct dunlin_dpdk {
 	/* Starts the environment with these arguments, once in a process. The thread is bound to a CPU
 	 * and serves no queue. */
 	int (*start)(int argc, char **argv);
-	/* Opens and starts a device: a virtual one with its arguments, or one that `start` has found. */
+	/* Opens and starts a device: a virtual one with its arguments, or one that `start` has found.
+	 * It gets the Ethernet address in the structure; zero: it keeps its own, which is written there. */
 	int (*open)(const char *name, const char *arguments, uint16_t queues, struct dunlin_device *);
 	/* Stops a device whose queues are used by no thread any more. */
 	void (*close)(uint16_t port);
@@ -72,6 +73,13 @@ struct dunlin_dpdk {
 	void (*give_back)(const struct dunlin_frame *, uint16_t count);
 	/* Reads the counters. */
 	int (*count)(uint16_t port, struct dunlin_counts *);
+	/* A descriptor that is readable once an armed queue has something to receive, until `disarm`; -1:
+	 * the device has no such interrupts. It is closed with the device. */
+	int (*interrupts)(uint16_t port, uint16_t queue);
+	/* Has a queue interrupt when something comes. What came before may not: receive once more. */
+	int (*arm)(uint16_t port, uint16_t queue);
+	/* Ends that. */
+	void (*disarm)(uint16_t port, uint16_t queue);
 };
 
 /* The table of this library. */

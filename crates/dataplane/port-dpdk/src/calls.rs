@@ -4,7 +4,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
 /// The version of the page that this file repeats.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// A received frame, or one to be sent: `len` bytes at `data`, of `room`.
 #[derive(Clone, Copy, Debug)]
@@ -66,4 +66,7 @@ pub struct Calls {
     pub take: unsafe extern "C" fn(u16, *mut RawFrame) -> c_int,
     pub give_back: unsafe extern "C" fn(*const RawFrame, u16),
     pub count: unsafe extern "C" fn(u16, *mut RawCounts) -> c_int,
+    pub interrupts: unsafe extern "C" fn(u16, u16) -> c_int,
+    pub arm: unsafe extern "C" fn(u16, u16) -> c_int,
+    pub disarm: unsafe extern "C" fn(u16, u16),
 }

@@ -59,6 +59,10 @@ pub struct QueueCounts {
     pub(crate) foreign: Count,
     pub(crate) other: Count,
     pub(crate) refused: Count,
+    pub(crate) waits: Count,
+    pub(crate) to_host: Count,
+    pub(crate) host_full: Count,
+    pub(crate) from_host: Count,
 }
 
 impl QueueCounts {
@@ -72,7 +76,23 @@ impl QueueCounts {
         self.foreign.get()
     }
 
-    /// Frames that are no datagram to a served address and port.
+    /// How often the queue waited for an interrupt.
+    pub fn waits(&self) -> u64 {
+        self.waits.get()
+    }
+
+    /// Frames that the kernel got, and those that it sent.
+    pub fn host(&self) -> (u64, u64) {
+        (self.to_host.get(), self.from_host.get())
+    }
+
+    /// Frames that the kernel did not take: there were too many, or its interface is down.
+    pub fn host_full(&self) -> u64 {
+        self.host_full.get()
+    }
+
+    /// Frames that are no datagram to a served address and port, on a device without an interface
+    /// of the kernel.
     pub fn other(&self) -> u64 {
         self.other.get()
     }

@@ -16,6 +16,8 @@ pub struct DeviceInfo {
     pub mac: [u8; 6],
     /// The most bytes of an IP packet that it and a buffer hold.
     pub mtu: usize,
+    /// Whether it wakes the worker of each queue.
+    pub has_interrupts: bool,
 }
 
 /// A device, which is stopped when its last queue and view are dropped.

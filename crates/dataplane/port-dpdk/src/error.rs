@@ -27,6 +27,8 @@ pub enum DpdkError {
     Environment(String),
     /// A device cannot be used.
     Device(String, String),
+    /// An interface of the kernel cannot be used.
+    Interface(String, String),
     /// The address of a device is none.
     Address(String),
     /// What the machine lacks.
@@ -70,7 +72,7 @@ impl fmt::Display for DpdkError {
             ),
             Self::Started => write!(f, "DPDK starts once in a process: restart the server"),
             Self::Environment(why) => write!(f, "{why}"),
-            Self::Device(name, why) => write!(f, "{name}: {why}"),
+            Self::Device(name, why) | Self::Interface(name, why) => write!(f, "{name}: {why}"),
             Self::Address(why) | Self::Requirement(why) => write!(f, "{why}"),
         }
     }

@@ -1,12 +1,14 @@
 //! A queue of a device, as a port.
 
-use crate::Selection;
 use crate::calls::{Calls, RawFrame};
 use crate::counts::QueueCounts;
 use crate::device::Device;
-use crate::limits::LATE_MAX;
+use crate::interrupts::Interrupts;
+use crate::limits::{EMPTY_POLLS_MAX, HOST_BURST_MAX, HOST_TURNS, LATE_MAX};
 use crate::selection::Recipient;
+use crate::{HostInterface, Selection};
 use packet::BURST_MAX;
+use packet::frame::LINK_MAX;
 use port::{Frame, FrameBurst, Frames};
 use std::io;
 use std::mem::MaybeUninit;
@@ -24,6 +26,13 @@ pub struct DpdkQueue {
     queue: u16,
     mtu: usize,
     selection: Selection,
+    /// What gets the frames for the host, and bursts until it is read.
+    host: Option<Arc<HostInterface>>,
+    host_turns: u32,
+    /// `None`: the device has none, or may not pause.
+    interrupts: Option<Interrupts>,
+    /// Polls that received nothing, one after the other.
+    empty_polls: u32,
     /// The frames of a burst for this server, those to be sent, and those to be freed.
     ours: FrameList,
     sent: FrameList,
@@ -58,8 +67,15 @@ impl FrameList {
 
 impl DpdkQueue {
     /// A queue of a started device.
-    pub(crate) fn new(device: Arc<Device>, queue: u16, mtu: usize, selection: Selection) -> Self {
+    pub(crate) fn new(
+        device: Arc<Device>,
+        (queue, mtu): (u16, usize),
+        selection: Selection,
+        host: Option<Arc<HostInterface>>,
+    ) -> Self {
         let (calls, port) = (device.library().calls(), device.port());
+        // The first queue sends what the kernel sends, so that the order is kept.
+        let sender = host.as_deref().filter(|_| queue == 0);
         Self {
             _device: device,
             calls,
@@ -67,6 +83,10 @@ impl DpdkQueue {
             queue,
             mtu,
             selection,
+            interrupts: Interrupts::open(calls, (port, queue), sender),
+            host,
+            host_turns: 0,
+            empty_polls: 0,
             ours: FrameList::EMPTY,
             sent: FrameList::EMPTY,
             unused: FrameList::EMPTY,
@@ -81,7 +101,13 @@ impl DpdkQueue {
     #[must_use]
     pub fn without_pauses(mut self) -> Self {
         self.may_pause = false;
+        self.interrupts = None;
         self
+    }
+
+    /// Whether the device wakes the worker.
+    pub(crate) fn has_interrupts(&self) -> bool {
+        self.interrupts.is_some()
     }
 
     /// Its counters.
@@ -108,9 +134,12 @@ impl DpdkQueue {
         self.ours.count = 0;
         self.counts.polls.add(1);
         if count == 0 {
+            self.empty_polls = self.empty_polls.saturating_add(1);
             return self.counts.empty.add(1);
         }
+        self.empty_polls = 0;
         self.unused.count = 0;
+        let mut passed = 0;
         for nth in 0..usize::from(count).min(BURST_MAX) {
             let frame = self.ours.frames[nth];
             // SAFETY: the frame was just received, and there is no other reference into it.
@@ -118,7 +147,7 @@ impl DpdkQueue {
             match self.selection.recipient(bytes) {
                 Recipient::Server => self.ours.push(frame),
                 Recipient::Host => {
-                    self.counts.other.add(1);
+                    self.pass(bytes, &mut passed);
                     self.unused.push(frame);
                 }
                 Recipient::Foreign => {
@@ -128,6 +157,66 @@ impl DpdkQueue {
             }
         }
         self.give_back(&self.unused);
+    }
+
+    /// Gives the kernel a frame for the host, if it has an interface of this device, and the burst
+    /// has not passed too many.
+    #[cold]
+    fn pass(&self, frame: &[u8], passed: &mut usize) {
+        let Some(host) = &self.host else { return self.counts.other.add(1) };
+        *passed += 1;
+        match *passed <= HOST_BURST_MAX && host.pass(frame) {
+            true => self.counts.to_host.add(1),
+            false => self.counts.host_full.add(1),
+        }
+    }
+
+    /// Sends what the kernel sends, some of it at once.
+    #[cold]
+    fn forward(&mut self) {
+        let Some(host) = self.host.as_ref().filter(|_| self.queue == 0) else { return };
+        self.sent.count = 0;
+        while self.sent.count < HOST_BURST_MAX
+            && let Some(frame) = self.take()
+        {
+            // SAFETY: the frame was just taken, has so much room of initialized memory, and there
+            // is no other reference into it.
+            let room = unsafe { slice::from_raw_parts_mut(frame.data, frame.room as usize) };
+            let Some(len) = host.take(room).filter(|len| *len <= self.mtu + LINK_MAX) else {
+                // SAFETY: the frame is ours, and used no more.
+                unsafe { (self.calls.give_back)(&raw const frame, 1) };
+                break;
+            };
+            self.sent.push(RawFrame { len: len as u32, ..frame });
+        }
+        self.counts.from_host.add(self.sent.count);
+        self.send(&self.sent.frames[..self.sent.count]);
+    }
+
+    /// Receives a burst, and now and then what the kernel sends. A queue that has received nothing
+    /// for long has the device interrupt, if it can.
+    #[inline]
+    fn poll(&mut self) {
+        let was_armed = self.interrupts.as_mut().is_some_and(Interrupts::disarm);
+        if was_armed {
+            // An interrupt may come before what it tells of.
+            self.empty_polls = 0;
+        }
+        self.receive();
+        self.host_turns += 1;
+        if self.host_turns >= HOST_TURNS || was_armed {
+            self.host_turns = 0;
+            self.forward();
+        }
+        if self.empty_polls >= EMPTY_POLLS_MAX
+            && self.interrupts.as_mut().is_some_and(Interrupts::arm)
+        {
+            self.receive();
+            match self.empty_polls {
+                0 => drop(self.interrupts.as_mut().map(Interrupts::disarm)),
+                _ => self.counts.waits.add(1),
+            }
+        }
     }
 
     /// Takes a free frame.
@@ -170,7 +259,7 @@ impl Frames for DpdkQueue {
         if !self.has_joined {
             self.join();
         }
-        self.receive();
+        self.poll();
         let received = self.ours.count;
         if received == 0 {
             return Ok(FrameBurst::default());
@@ -226,7 +315,7 @@ impl Frames for DpdkQueue {
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
+        self.interrupts.as_ref()?.as_fd()
     }
 
     fn may_pause(&self) -> bool {

@@ -71,8 +71,8 @@ pub trait Port {
         false
     }
 
-    /// Readable if a burst would not be empty. `None`: the device has no such descriptor, so that
-    /// its worker polls it.
+    /// Readable if a burst would not be empty. `None`: the device has no such descriptor, at least
+    /// until the next burst, so that its worker polls it.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 
     /// Whether the worker may pause while it receives nothing from a port without a descriptor;

@@ -16,6 +16,12 @@ pub fn write(out: &mut Exposition, status: &DpdkStatus) {
         family.sample(&[device, ("direction", "received")], one.received);
         family.sample(&[device, ("direction", "sent")], one.sent);
     }
+    let help = "Frames between a device and its interface of the kernel.";
+    let mut family = out.family("dunlin_dpdk_host_frames", Counter, help);
+    for (device, one) in devices() {
+        family.sample(&[device, ("direction", "to_host")], one.to_host);
+        family.sample(&[device, ("direction", "from_host")], one.from_host);
+    }
     let help = "Frames of a device that were lost or dropped, by reason.";
     let mut family = out.family("dunlin_dpdk_lost", Counter, help);
     for (device, one) in devices() {

@@ -210,7 +210,7 @@ fn dpdk(looks: u64) -> DpdkStatus {
         up: true,
         received: looks,
         lost: [("missed".to_owned(), looks)].into(),
-        queues: vec![DpdkQueueStatus { polls: 2 * looks, empty_polls: looks }],
+        queues: vec![DpdkQueueStatus { polls: 2 * looks, empty_polls: looks, waits: 0 }],
         ..DpdkDeviceStatus::default()
     };
     DpdkStatus { devices: vec![device], ..DpdkStatus::default() }

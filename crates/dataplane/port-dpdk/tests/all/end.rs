@@ -43,7 +43,7 @@ pub fn open(
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
     let address = format!("net_memif{number},{arguments}").parse().expect("an address");
-    environment().expect("DPDK").open(&address, queues, &Selection::new(listen))
+    environment().expect("DPDK").open(&address, queues, &Selection::new(listen), None)
 }
 
 /// A datagram in a frame.

@@ -179,7 +179,7 @@ fn device_that_cannot_be_used_says_why_and_others_go_on() {
     let Some(environment) = environment() else { return };
     let error = |address: &str, queues| {
         let address = address.parse().expect("an address");
-        let opened = environment.open(&address, queues, &Selection::new(&[]));
+        let opened = environment.open(&address, queues, &Selection::new(&[]), None);
         opened.expect_err("it cannot be opened").to_string()
     };
     let why = error("net_af_packet7,iface=no-such-one", 1);

@@ -1,5 +1,5 @@
 //! `dunlin check` on real files.
-use crate::served::text;
+use crate::served::{HEAD, text, zone};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -17,37 +17,50 @@ fn folder(test: &str, files: &[(&str, &str)]) -> PathBuf {
     folder
 }
 
+/// What a command prints, which must end with this status and have these parts.
+fn expect(words: &[&str], status: i32, parts: &[&str]) -> String {
+    let output = dunlin(words);
+    let told = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(status), "{told}");
+    for part in parts {
+        assert!(told.contains(part), "{told} lacks {part}");
+    }
+    told
+}
+
+/// The same of `dunlin check` on the config of a folder with these files.
+fn check(test: &str, files: &[(&str, &str)], status: i32, parts: &[&str]) -> String {
+    let config = folder(test, files).join("dunlin.toml");
+    expect(&["check", config.to_str().expect("UTF-8")], status, parts)
+}
+
+/// A config without a data directory, with the zone `a.test`.
+const ONE_ZONE: &str =
+    "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"a.zone\"\n";
+
 #[test]
 fn demo_fleet_has_no_error() {
     let config = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/fleet/dunlin.toml");
-    let output = dunlin(&["check", config]);
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("cluster.local. is in order, 104"), "{told}");
+    expect(&["check", config], 0, &["cluster.local. is in order, 104"]);
 }
 
 #[test]
 fn every_error_of_config_and_zones_has_its_place() {
-    let zone = |name: &str| format!("[[zone]]\nname = \"{name}\"\nfile = \"{name}.zone\"\n");
     let config = zone("good.test") + &zone("bad.test") + &zone("alias.test") + &zone("gone.test");
-    let head = "$TTL 60\n@ SOA ns root 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
-    let folder = folder(
-        "every_error",
-        &[
-            ("dunlin.toml", &config),
-            ("good.test.zone", head),
-            ("bad.test.zone", &format!("{head}www A 192.0.2.256\nmail MX ten mx\n")),
-            ("alias.test.zone", &format!("{head}www CNAME ns\nwww A 192.0.2.2\n")),
-        ],
-    );
-    let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("bad.test.zone:5:7: "), "{told}");
-    assert!(told.contains("bad.test.zone:6:9: "), "{told}");
-    assert!(told.contains("alias.test.zone:6:1: www.alias.test.: a CNAME record"), "{told}");
-    assert!(told.contains("gone.test.zone"), "{told}");
-    assert!(told.contains("good.test. is in order, 3 records"), "{told}");
+    let files = [
+        ("dunlin.toml", &*config),
+        ("good.test.zone", HEAD),
+        ("bad.test.zone", &format!("{HEAD}www A 192.0.2.256\nmail MX ten mx\n")),
+        ("alias.test.zone", &format!("{HEAD}www CNAME ns\nwww A 192.0.2.2\n")),
+    ];
+    let parts = [
+        "bad.test.zone:5:7: ",
+        "bad.test.zone:6:9: ",
+        "alias.test.zone:6:1: www.alias.test.: a CNAME record",
+        "gone.test.zone",
+        "good.test. is in order, 3 records",
+    ];
+    let told = check("every_error", &files, 1, &parts);
     assert!(told.ends_with("4 errors, 0 warnings in 5 files\n"), "{told}");
 }
 
@@ -56,18 +69,15 @@ fn errors_of_hosts_files_are_reported() {
     let config = "hosts.files = [\"good\", \"bad\"]\n";
     let good = "127.0.0.1 localhost\n192.0.2.1 www.example.org www\n";
     let bad = "192.0.2.1 a..b\nwww 192.0.2.1\n";
-    let folder = folder("hosts", &[("dunlin.toml", config), ("good", good), ("bad", bad)]);
-    let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("good: a hosts file in order, 3 names\n"), "{told}");
-    assert!(told.contains("bad:1:11: `a..b` is not a name: a label is empty"), "{told}");
-    assert!(told.contains("bad:2:1: `www` is not an address"), "{told}");
-    assert!(
-        told.contains("[hosts-syntax, RFC 952]")
-            && told.ends_with("2 errors, 0 warnings in 3 files\n"),
-        "{told}"
-    );
+    let files = [("dunlin.toml", config), ("good", good), ("bad", bad)];
+    let parts = [
+        "good: a hosts file in order, 3 names\n",
+        "bad:1:11: `a..b` is not a name: a label is empty",
+        "bad:2:1: `www` is not an address",
+        "[hosts-syntax, RFC 952]",
+    ];
+    let told = check("hosts", &files, 1, &parts);
+    assert!(told.ends_with("2 errors, 0 warnings in 3 files\n"), "{told}");
 }
 
 #[test]
@@ -89,47 +99,30 @@ fn check_prints_one_json_object() {
 #[test]
 fn probable_mistake_is_a_warning_and_fails_with_strict() {
     let zone = "$TTL 60\n@ SOA ns root 5 2 3 4 5\n@ NS ns\nns A 192.0.2.1\nwww CNAME gone\n";
-    let config = "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"a.zone\"\n";
-    let folder = folder("warnings", &[("dunlin.toml", config), ("a.zone", zone)]);
+    let folder = folder("warnings", &[("dunlin.toml", ONE_ZONE), ("a.zone", zone)]);
     let file = folder.join("dunlin.toml");
     let file = file.to_str().expect("UTF-8");
-    let output = dunlin(&["check", file]);
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("a.zone:5:1: warning: `gone.a.test.` does not exist"), "{told}");
-    assert!(
-        told.contains("[target-missing, Dunlin]")
-            && told.ends_with("0 errors, 1 warning in 2 files\n"),
-        "{told}"
-    );
+    let warning = "a.zone:5:1: warning: `gone.a.test.` does not exist";
+    let told = expect(&["check", file], 0, &[warning, "[target-missing, Dunlin]"]);
+    assert!(told.ends_with("0 errors, 1 warning in 2 files\n"), "{told}");
     assert_eq!(dunlin(&["check", "--strict", file]).status.code(), Some(1));
-    let output = dunlin(&["check", folder.to_str().expect("UTF-8")]);
-    assert!(text(&output.stdout).contains("is a folder, not a config (name the config in it"));
-    assert_eq!(output.status.code(), Some(1));
+    let folder = folder.to_str().expect("UTF-8");
+    expect(&["check", folder], 1, &["is a folder, not a config (name the config in it"]);
 }
 
 #[test]
 fn set_with_two_ttls_is_a_warning() {
-    let head = "$TTL 60\n@ SOA ns root 5 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
-    let zone = format!("{head}www A 192.0.2.2\nwww 5 A 192.0.2.3\n");
-    let config = "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"a.zone\"\n";
-    let folder = folder("ttls", &[("dunlin.toml", config), ("a.zone", &zone)]);
-    let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(
-        told.contains("a.zone:6:1: warning: www.a.test.: this A record has a TTL of 5"),
-        "{told}"
-    );
-    assert!(told.contains("[ttl-differs, RFC 2181 §5.2]"), "{told}");
+    let zone = format!("{HEAD}www A 192.0.2.2\nwww 5 A 192.0.2.3\n");
+    let warning = "a.zone:6:1: warning: www.a.test.: this A record has a TTL of 5";
+    let parts = [warning, "[ttl-differs, RFC 2181 §5.2]"];
+    check("ttls", &[("dunlin.toml", ONE_ZONE), ("a.zone", &zone)], 0, &parts);
 }
 
 /// The server neither waits for a pipe without a writer nor reads a device without an end.
 #[test]
 fn pipe_or_device_as_config_or_zone_is_an_error() {
-    let config = "[server]\ndata_dir = \"\"\n[[zone]]\nname = \"a.test\"\nfile = \"pipe\"\n";
-    let folder = folder("irregular", &[("dunlin.toml", config)]);
-    let pipe = folder.join("pipe");
+    let folder = folder("irregular", &[("dunlin.toml", ONE_ZONE)]);
+    let pipe = folder.join("a.zone");
     let _ = std::fs::remove_file(&pipe);
     assert!(Command::new("mkfifo").arg(&pipe).status().expect("coreutils").success());
     for command in [&["serve", "-c"][..], &["check"]] {
@@ -142,10 +135,8 @@ fn pipe_or_device_as_config_or_zone_is_an_error() {
             assert!(told.contains("write it to a file"), "{told}");
         }
     }
-    let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("pipe: cannot be read: it is not a regular file"), "{told}");
+    let why = "a.zone: cannot be read: it is not a regular file";
+    check("irregular", &[], 1, &[why]);
 }
 
 #[test]
@@ -185,26 +176,21 @@ fn serial_not_above_the_served_one_is_a_warning() {
 /// The inputs of a few zone files from other servers, and what is to be said of each.
 #[test]
 fn zone_files_of_other_servers_are_loaded_or_refused_with_their_place() {
-    let head = "$TTL 60\n@ SOA ns h 1 2 3 4 5\n@ NS ns\nns A 192.0.2.1\n";
     let windows = "@ IN SOA ns hostmaster ( 26 900 600 86400 3600 )\n@ NS ns\nns A 192.0.2.1\n";
     for (name, text, code, expected) in [
         ("no-ttl", windows.to_owned(), 0, "no-ttl.zone:1:1: warning: no TTL given"),
-        ("below", format!("{head}d DNAME x.test.\na.d A 192.0.2.1\n"), 1, "below.zone:6:1: "),
-        ("alpn", format!("{head}a HTTPS 1 . alpn=h2,,h3\n"), 1, "alpn.zone:5:13: "),
-        ("digest", format!("{head}a NS ns\na DS 1 8 2 0123\n"), 1, "digest.zone:6:12: the dig"),
-        ("loop", format!("{head}a CNAME b\nb CNAME a\n"), 0, "loop.zone:5:1: warning: the alias"),
-        ("mac", head.replace('\n', "\r"), 1, "mac.zone:1:1: the lines of this file end in CR"),
-        ("aname", format!("{head}a ANAME b\n"), 1, "write the A and AAAA records of its target"),
-        ("uinfo", format!("{head}a UINFO b\n"), 1, "`TYPE100 \\# LENGTH HEX`"),
-        ("ds", format!("{head}a NS ns\na DS 1 RSASHA256 1 {}\n", "00".repeat(20)), 0, "0 warn"),
+        ("below", format!("{HEAD}d DNAME x.test.\na.d A 192.0.2.1\n"), 1, "below.zone:6:1: "),
+        ("alpn", format!("{HEAD}a HTTPS 1 . alpn=h2,,h3\n"), 1, "alpn.zone:5:13: "),
+        ("digest", format!("{HEAD}a NS ns\na DS 1 8 2 0123\n"), 1, "digest.zone:6:12: the dig"),
+        ("loop", format!("{HEAD}a CNAME b\nb CNAME a\n"), 0, "loop.zone:5:1: warning: the alias"),
+        ("mac", HEAD.replace('\n', "\r"), 1, "mac.zone:1:1: the lines of this file end in CR"),
+        ("aname", format!("{HEAD}a ANAME b\n"), 1, "write the A and AAAA records of its target"),
+        ("uinfo", format!("{HEAD}a UINFO b\n"), 1, "`TYPE100 \\# LENGTH HEX`"),
+        ("ds", format!("{HEAD}a NS ns\na DS 1 RSASHA256 1 {}\n", "00".repeat(20)), 0, "0 warn"),
     ] {
-        let config = format!("[[zone]]\nname = \"{name}.test\"\nfile = \"{name}.zone\"\n");
+        let config = zone(name);
         let files = [("dunlin.toml", &*config), (&*format!("{name}.zone"), &*text)];
-        let folder = folder(&format!("other-{name}"), &files);
-        let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
-        let told = self::text(&output.stdout);
-        assert_eq!(output.status.code(), Some(code), "{name}: {told}");
-        assert!(told.contains(expected), "{name}: {told}");
+        check(&format!("other-{name}"), &files, code, &[expected]);
     }
 }
 
@@ -212,14 +198,11 @@ fn zone_files_of_other_servers_are_loaded_or_refused_with_their_place() {
 #[test]
 fn old_signatures_are_a_warning() {
     let zone = include_str!("../../../control/source-file/src/signatures/zones/nsec3.zone");
-    let config = "[[zone]]\nname = \"example\"\nfile = \"example.zone\"\n";
-    let folder = folder("signed", &[("dunlin.toml", config), ("example.zone", zone)]);
-    let file = folder.join("dunlin.toml");
-    let output = dunlin(&["check", file.to_str().expect("UTF-8")]);
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}");
-    assert!(told.contains("[signature, RFC 4035 §5.3]"), "{told}");
-    assert!(told.contains("signed record sets, 0 verified, valid until 2026-01-31 "), "{told}");
+    let config = self::zone("example");
+    let parts =
+        ["[signature, RFC 4035 §5.3]", "signed record sets, 0 verified, valid until 2026-01-31 "];
+    let files = [("dunlin.toml", &*config), ("example.zone", zone)];
+    let told = check("signed", &files, 0, &parts);
     assert!(told.ends_with("0 errors, 1 warning in 2 files\n"), "{told}");
 }
 
@@ -230,24 +213,17 @@ fn check_takes_config_flag_and_quiet() {
         folder("quiet", &[("dunlin.toml", "store.kind = \"redb\"\n"), ("bad.toml", "a=1")]);
     let (good, bad) = (folder.join("dunlin.toml"), folder.join("bad.toml"));
     let (good, bad) = (good.to_str().expect("UTF-8"), bad.to_str().expect("UTF-8"));
-    let output = dunlin(&["check", "-c", good]);
-    let told = text(&output.stdout);
-    assert_eq!((output.status.code(), &*told), (Some(0), "0 errors, 0 warnings in 1 file\n"));
-    let output = dunlin(&["check", "--quiet", "-c", good]);
-    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(0), ""));
-    let output = dunlin(&["check", "-q", good, bad]);
-    let told = text(&output.stdout);
-    assert_eq!((output.status.code(), told.lines().count()), (Some(1), 1), "{told}");
+    assert_eq!(expect(&["check", "-c", good], 0, &[]), "0 errors, 0 warnings in 1 file\n");
+    assert_eq!(expect(&["check", "--quiet", "-c", good], 0, &[]), "");
+    let told = expect(&["check", "-q", good, bad], 1, &[]);
+    assert_eq!(told.lines().count(), 1, "{told}");
 }
 
 /// An error that would stop `serve` is an error of `check` too.
 #[test]
 fn unknown_user_is_an_error() {
-    let folder = folder("user", &[("dunlin.toml", "[server]\nuser = \"no-such-user\"\n")]);
-    let output = dunlin(&["check", folder.join("dunlin.toml").to_str().expect("UTF-8")]);
-    let told = text(&output.stdout);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("there is no user \"no-such-user\""), "{told}");
+    let files = [("dunlin.toml", "[server]\nuser = \"no-such-user\"\n")];
+    check("user", &files, 1, &["there is no user \"no-such-user\""]);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The data folder: one server uses it at a time, and files of other users are not trusted.
-use crate::served::{HEAD, NOERROR, Served, binary, rcode, short_socket, text, zone};
+use crate::operated::http;
+use crate::served::{HEAD, NOERROR, Process, Served, binary, rcode, short_socket, text, zone};
 use durable::lock::DataLock;
 use std::fs;
 use std::io::Read;
@@ -7,10 +8,10 @@ use std::net::Ipv4Addr;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use test_support::folder::Folder;
 use test_support::ports::free_address;
-use test_support::wait::{self, deadline};
+use test_support::wait;
 
 /// A data folder for one test; it does not exist yet.
 fn data(test: &str) -> PathBuf {
@@ -38,32 +39,20 @@ fn write_config(test: &str, text: &str) -> PathBuf {
     file
 }
 
-/// A process, killed when dropped.
-struct Process(Child);
-
-impl Process {
-    fn serve(args: &[&str], config: &Path) -> Self {
-        let mut command = binary();
-        command.arg("serve").args(args).arg("-c").arg(config);
-        Self(command.stderr(Stdio::piped()).spawn().expect("it runs"))
-    }
-
-    /// Waits for the process to refuse to serve; returns its error.
-    fn refusal(mut self) -> String {
-        let status = wait::until_exit("a server that may not serve", &mut self.0);
-        let mut told = String::new();
-        let read = self.0.stderr.take().expect("a pipe").read_to_string(&mut told);
-        read.expect("UTF-8");
-        assert_eq!(status.code(), Some(1), "{told}");
-        told
-    }
+fn serve(args: &[&str], config: &Path) -> Process {
+    let mut command = binary();
+    command.arg("serve").args(args).arg("-c").arg(config);
+    Process(command.stderr(Stdio::piped()).spawn().expect("it runs"))
 }
 
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Waits for a process to refuse to serve; returns its error.
+fn refusal(mut server: Process) -> String {
+    let status = wait::until_exit("a server that may not serve", &mut server.0);
+    let mut told = String::new();
+    let read = server.0.stderr.take().expect("a pipe").read_to_string(&mut told);
+    read.expect("UTF-8");
+    assert_eq!(status.code(), Some(1), "{told}");
+    told
 }
 
 /// The process ID in the lock file.
@@ -87,7 +76,7 @@ fn second_server_with_the_same_folder_is_refused_and_removes_nothing() {
     wait::until_true("it is saved", || copy.exists());
     let text = format!("[server]\nlisten = [\"127.0.0.1:0\"]\n{}", config("second", &data, ""));
     let second = write_config("data_second", &text);
-    let told = Process::serve(&[], &second).refusal();
+    let told = refusal(serve(&[], &second));
     let expected = format!("data_dir {}: process {} uses it", data.display(), served.child.id());
     assert!(told.contains(&expected) && told.contains("its own data_dir"), "{told}");
     assert!(copy.exists());
@@ -112,14 +101,14 @@ fn lock_passes_in_a_hot_restart_and_returns_if_it_fails() {
     fs::write(served.folder.join("large.test.zone"), large).expect("a zone");
     let slow = served.folder.join("slow.toml");
     fs::write(&slow, format!("{good}{}", zone("large.test"))).expect("a config");
-    let failed = Process::serve(&["--hot-restart"], &slow);
+    let failed = serve(&["--hot-restart"], &slow);
     wait::until_true("it shares the lock", || has_open(failed.0.id(), &data.join("lock")));
     drop(failed);
     served.expect_line("going on alone", "WARN");
     DataLock::take(&data, None).expect_err("the old process has it");
     assert_eq!(holder(&data), old);
 
-    let new = Process::serve(&["--hot-restart"], &file);
+    let new = serve(&["--hot-restart"], &file);
     served.expect_line("handed over", "INFO");
     assert_eq!(served.status(), Some(0));
     let told = DataLock::take(&data, None).expect_err("the new process has it");
@@ -139,7 +128,7 @@ fn hot_restart_from_a_server_without_a_lock_takes_it() {
     let without = fs::read_to_string(&file).expect("a config");
     let with = without.replace("data_dir = \"\"", &format!("data_dir = \"{}\"", data.display()));
     fs::write(&file, with).expect("a config");
-    let new = Process::serve(&["--hot-restart"], &file);
+    let new = serve(&["--hot-restart"], &file);
     served.expect_line("handed over", "INFO");
     assert_eq!(served.status(), Some(0));
     wait::until_true("it signs", || holder(&data) == new.0.id());
@@ -165,16 +154,9 @@ fn ask(served: &Served, args: &[&str]) -> Output {
     command.output().expect("it runs")
 }
 
-/// Requests the zones from the API; returns the status of the response.
+/// The status of the response to a request of the API without a token.
 fn api_status(served: &Served) -> u16 {
-    let api = served.api().expect("said");
-    let mut stream = std::net::TcpStream::connect(api).expect("the API");
-    stream.set_read_timeout(Some(deadline())).expect("a timeout");
-    let request = "GET /v1/zones HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    std::io::Write::write_all(&mut stream, request.as_bytes()).expect("sent");
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).expect("a reply");
-    reply.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status")
+    http(served, "", "GET", "/v1/zones", "").0
 }
 
 /// The API admits no client then; DNS is served.

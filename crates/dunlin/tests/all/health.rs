@@ -1,17 +1,15 @@
 //! Health of addresses: what a client of DNS sees of it, and what operators do.
-use crate::served::{Served, done, rcode, refused, short_socket};
+use crate::operated::{self, Operated, http};
+use crate::served::{Served, rcode};
 use rustix::process::Signal;
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Deref;
 use std::process::Output;
 use test_support::wait;
 
 /// A server with a store, the zone api.example, and a check of a port of loopback.
 struct Scene {
-    served: Served,
-    socket: PathBuf,
-    token: String,
+    operated: Operated,
     /// The port of the check.
     port: u16,
 }
@@ -34,48 +32,32 @@ fn listen(last: u8, port: u16) -> TcpListener {
     listener
 }
 
-fn config(test: &str, port: u16) -> String {
-    let socket = short_socket(test);
-    format!(
-        "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n[api]\n\
-         listen = \"127.0.0.1:0\"\n[health]\nallow = [\"127.0.9.0/24\"]\n\
-         [check.web]\nkind = \"tcp\"\nport = {port}\ninterval = \"200ms\"\ntimeout = \"150ms\"\n",
-        socket.display()
-    )
+impl Deref for Scene {
+    type Target = Operated;
+
+    fn deref(&self) -> &Operated {
+        &self.operated
+    }
 }
 
 impl Scene {
     fn start(test: &str) -> Self {
         let port = free_port();
-        let served = Served::start(test, &config(test, port), &[]);
-        let socket = served.socket().expect("a socket");
-        let mut scene = Self { served, socket, token: String::new(), port };
-        let created = scene.told(&["token", "create", "root", "--grant", "read,write,zones *"]);
-        scene.token = created.trim().to_owned();
+        let more = format!(
+            "[health]\nallow = [\"127.0.9.0/24\"]\n[check.web]\nkind = \"tcp\"\n\
+             port = {port}\ninterval = \"200ms\"\ntimeout = \"150ms\"\n"
+        );
+        let served = Served::start(test, &operated::config(test, &more), &[]);
+        let scene = Self { operated: Operated::new(served), port };
         scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example.net."]);
         scene
     }
 
-    /// Runs a command over the API.
-    fn run(&self, args: &[&str]) -> Output {
-        self.served.command(&self.token, args).output().expect("the binary runs")
-    }
-
-    fn done(&self, args: &[&str]) -> String {
-        done(args, &self.run(args))
-    }
-
-    fn refused(&self, args: &[&str]) -> String {
-        refused(args, &self.run(args))
-    }
-
-    /// Runs a command over the admin socket.
-    fn told(&self, args: &[&str]) -> String {
-        self.done(&[args, &["--socket", self.socket.to_str().expect("UTF-8")]].concat())
-    }
-
-    fn told_refused(&self, args: &[&str]) -> String {
-        self.refused(&[args, &["--socket", self.socket.to_str().expect("UTF-8")]].concat())
+    /// Ends the server by a signal, and starts it again.
+    fn restarted_by(self, signal: Signal) -> Self {
+        self.served.signal(signal);
+        let Operated { served, token } = self.operated;
+        Self { operated: Operated { served: served.restarted(), token }, ..self }
     }
 
     /// Gives www these addresses, with the check.
@@ -101,7 +83,7 @@ impl Scene {
 
     /// Waits until `dunlin health` has all these texts.
     fn shows(&self, texts: &[&str]) {
-        let shown = || self.told(&["health"]);
+        let shown = || self.done(&["health"]);
         wait::until_value(&format!("{texts:?} in `dunlin health`"), shown, |shown| {
             texts.iter().all(|text| shown.contains(text))
         });
@@ -134,21 +116,21 @@ fn reloaded_check_probes_what_it_names_now() {
     let text = std::fs::read_to_string(&file).expect("a config");
     let reload = |text: &str| {
         std::fs::write(&file, text).expect("a config");
-        scene.told(&["reload"])
+        scene.done(&["reload"])
     };
     let new = text.replace(&format!("port = {}", scene.port), &format!("port = {other}"));
     let reloaded = reload(&format!("{new}[check.new]\nkind = \"tcp\"\nport = {other}\n"));
     assert!(reloaded.starts_with("reloaded; changed: check;"), "{reloaded}");
     scene.expect(&[2]);
-    let checks = scene.told(&["checks", "list"]);
+    let checks = scene.done(&["checks", "list"]);
     assert!(checks.contains("new") && checks.contains(&other.to_string()), "{checks}");
     reload(&new);
-    let checks = scene.told(&["checks", "list"]);
+    let checks = scene.done(&["checks", "list"]);
     assert!(!checks.contains("new"), "{checks}");
     // Its file of CAs cannot be read: nothing is applied.
     let tls = "kind = \"https\"\nport = 1\npath = \"/\"\nca = \"no.pem\"\n";
     std::fs::write(&file, format!("{new}[check.tls]\n{tls}")).expect("a config");
-    let output = scene.run(&["reload", "--socket", scene.socket.to_str().expect("UTF-8")]);
+    let output = scene.run(&["reload"]);
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.code() == Some(1) && told.contains("[check.tls] ca:"), "{told}");
     scene.expect(&[2]);
@@ -164,15 +146,14 @@ fn dead_address_is_left_out_and_comes_back() {
     assert!(reply.windows(4).any(|ttl| ttl == [0, 0, 0, 30]), "the TTL is at most 30 s");
     drop(two);
     scene.expect(&[1]);
-    let shown = scene.told(&["health", "www.api.example"]);
+    let shown = scene.done(&["health", "www.api.example"]);
     assert!(shown.contains("127.0.9.2") && shown.contains("connection refused"), "{shown}");
     let _two = listen(2, scene.port);
     scene.expect(&[1, 2]);
     drop(_one);
     drop(_two);
     scene.expect(&[1, 2]);
-    let socket = scene.socket.to_str().expect("UTF-8");
-    let status = || scene.run(&["status", "-o", "json", "--socket", socket]);
+    let status = || scene.run(&["status", "-o", "json"]);
     let json = |output: &Output| -> serde_json::Value {
         serde_json::from_slice(&output.stdout).expect("JSON")
     };
@@ -206,7 +187,7 @@ fn unknown_check_and_special_addresses_are_refused() {
         "web",
         "127.0.0.1",
     ]);
-    let shown = || scene.told(&["health"]);
+    let shown = || scene.done(&["health"]);
     let shown = wait::until_value("the target", shown, |shown| shown.contains("127.0.0.1"));
     assert!(shown.contains("no prefix of [health] allow contains it"), "{shown}");
 }
@@ -217,20 +198,20 @@ fn operator_drains_and_restores_an_address() {
     let _listening = [listen(1, scene.port), listen(2, scene.port)];
     scene.set(&[1, 2]);
     scene.expect(&[1, 2]);
-    scene.told(&["drain", "127.0.9.1", "--reason", "rack 7 moves"]);
+    scene.done(&["drain", "127.0.9.1", "--reason", "rack 7 moves"]);
     scene.expect(&[2]);
-    let shown = scene.told(&["health"]);
+    let shown = scene.done(&["health"]);
     assert!(shown.contains("drain (") && shown.contains("rack 7 moves"), "{shown}");
-    let why = scene.told_refused(&["drain", "127.0.9.2"]);
+    let why = scene.refused(&["drain", "127.0.9.2"]);
     assert!(why.contains("the last member") && why.contains("www.api.example. A"), "{why}");
     assert_eq!(scene.answered(), [2]);
-    scene.told(&["force-down", "127.0.9.2"]);
+    scene.done(&["force-down", "127.0.9.2"]);
     assert_eq!(scene.answered(), [2], "a drained one only if nothing else is left");
-    scene.told(&["restore", "127.0.9.1"]);
+    scene.done(&["restore", "127.0.9.1"]);
     scene.expect(&[1]);
-    scene.told(&["restore", "127.0.9.2"]);
+    scene.done(&["restore", "127.0.9.2"]);
     scene.expect(&[1, 2]);
-    let why = scene.told_refused(&["drain", "127.0.9.1", "--check", "none"]);
+    let why = scene.refused(&["drain", "127.0.9.1", "--check", "none"]);
     assert!(why.contains("there is no check none"), "{why}");
 }
 
@@ -240,57 +221,40 @@ fn grant_for_addresses_drains_these_and_no_others() {
     let _listening = [listen(1, scene.port), listen(2, scene.port)];
     scene.set(&[1, 2]);
     scene.expect(&[1, 2]);
-    let token = scene.told(&["token", "create", "rack", "--grant", "endpoints 127.0.9.1"]);
+    let token = scene.done(&["token", "create", "rack", "--grant", "endpoints 127.0.9.1"]);
     let put = |last: u8, state: &str| {
-        let api = scene.served.api().expect("said");
+        let path = format!("/v1/endpoints/127.0.9.{last}");
         let body = format!("{{\"state\":\"{state}\"}}");
-        let request = format!(
-            "PUT /v1/endpoints/127.0.9.{last} HTTP/1.1\r\nHost: {api}\r\nConnection: close\r\n\
-             Authorization: Bearer {}\r\nContent-Type: application/json\r\n\
-             Content-Length: {}\r\n\r\n{body}",
-            token.trim(),
-            body.len()
-        );
-        let mut stream = TcpStream::connect(api).expect("it listens");
-        stream.write_all(request.as_bytes()).expect("sent");
-        let mut response = String::new();
-        stream.read_to_string(&mut response).expect("a response");
-        response
+        http(&scene.served, token.trim(), "PUT", &path, &body)
     };
-    let response = put(2, "drain");
-    assert!(response.starts_with("HTTP/1.1 403"), "{response}");
-    let response = put(1, "drain");
-    assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+    assert_eq!(put(2, "drain").0, 403);
+    assert_eq!(put(1, "drain").0, 200);
     scene.expect(&[2]);
-    scene.told(&["drain", "127.0.9.2", "--yes"]);
-    scene.told(&["restore", "127.0.9.1"]);
+    scene.done(&["drain", "127.0.9.2", "--yes"]);
+    scene.done(&["restore", "127.0.9.1"]);
     scene.expect(&[1]);
-    let response = put(1, "drain");
-    assert!(response.starts_with("HTTP/1.1 409"), "{response}");
+    let (status, response) = put(1, "drain");
+    assert_eq!(status, 409, "{response}");
     assert!(!response.contains("api.example"), "it may not see the sets: {response}");
 }
 
 /// A restart neither names the dead nor forgets the living, from the first answer on.
 fn restarts(test: &str, times: usize) {
-    let scene = Scene::start(test);
+    let mut scene = Scene::start(test);
     let _listening = [listen(1, scene.port), listen(3, scene.port)];
     let dies = listen(2, scene.port);
     scene.set(&[1, 2, 3]);
     scene.expect(&[1, 2, 3]);
-    scene.told(&["drain", "127.0.9.3"]);
+    scene.done(&["drain", "127.0.9.3"]);
     drop(dies);
     scene.expect(&[1]);
     scene.wait_until_saved(&[(1, "up"), (2, "down")]);
-    let Scene { mut served, socket, token, port } = scene;
     for time in 0..times {
         // Some ends are sudden.
-        served.signal(if time % 2 == 0 { Signal::KILL } else { Signal::TERM });
-        served = served.restarted();
-        let scene = Scene { served, socket: socket.clone(), token: token.clone(), port };
+        scene = scene.restarted_by(if time % 2 == 0 { Signal::KILL } else { Signal::TERM });
         for _ in 0..20 {
             assert_eq!(scene.answered(), [1], "restart {time}");
         }
-        served = scene.served;
     }
 }
 
@@ -319,7 +283,7 @@ fn address_of_a_higher_tier_answers_once_the_lower_one_is_dead() {
     scene.expect(&[2]);
     scene.shows(&["127.0.9.1  web    down"]);
     // The only living one.
-    let why = scene.told_refused(&["drain", "127.0.9.2"]);
+    let why = scene.refused(&["drain", "127.0.9.2"]);
     assert!(why.contains("neither down nor drained"), "{why}");
 }
 
@@ -338,33 +302,29 @@ fn check_of_the_api_is_durable_and_cannot_be_a_script() {
         (&["checks", "delete", "web"], "the config has a check of this name"),
         (&["checks", "delete", "app"], "there is no such check"),
     ] {
-        let told = scene.told_refused(refused);
+        let told = scene.refused(refused);
         assert!(told.contains(why), "{refused:?}: {told}");
     }
-    scene.told(&define);
+    scene.done(&define);
     let addresses = ["127.0.9.1", "127.0.9.2"];
     let set = ["records", "set", "api.example", "www", "A", "--check", "app"];
     let _alive = listen(1, scene.port);
     scene.done(&[&set[..], &addresses].concat());
     scene.expect(&[1]);
-    let why = scene.told_refused(&["checks", "delete", "app"]);
+    let why = scene.refused(&["checks", "delete", "app"]);
     assert!(why.contains("record sets name it for 2 addresses"), "{why}");
     scene.wait_until_saved(&[(1, "up"), (2, "down")]);
-    let Scene { mut served, socket, token, port } = scene;
-    served.signal(Signal::KILL);
-    served = served.restarted();
-    let scene = Scene { served, socket, token, port };
+    let scene = scene.restarted_by(Signal::KILL);
     assert_eq!(scene.answered(), [1], "the check and the states are there");
-    assert!(scene.told(&["checks", "list"]).contains("interval=200ms"));
+    assert!(scene.done(&["checks", "list"]).contains("interval=200ms"));
     // A change holds at once: a port on which nothing listens.
     let closed = format!("port={}", free_port());
-    scene.told(&["checks", "set", "app", "kind=tcp", &closed, "interval=200ms", "timeout=150ms"]);
+    scene.done(&["checks", "set", "app", "kind=tcp", &closed, "interval=200ms", "timeout=150ms"]);
     scene.shows(&["127.0.9.1  app    down"]);
     scene.done(&["records", "delete", "api.example", "www", "A"]);
-    let socket = scene.socket.to_str().unwrap();
-    let deleted = || scene.run(&["checks", "delete", "app", "--socket", socket]);
+    let deleted = || scene.run(&["checks", "delete", "app"]);
     wait::until_value("no set names it", deleted, |output| output.status.success());
-    assert!(!scene.told(&["checks", "list"]).contains("app"));
+    assert!(!scene.done(&["checks", "list"]).contains("app"));
 }
 
 #[test]
@@ -374,7 +334,7 @@ fn policy_of_a_set_decides_each_answer_once_the_store_has_its_form() {
     let weighted = ["weighted", "--weight", "0=127.0.9.1", "--weight", "5=127.0.9.2"];
     let why = scene.refused(&[&set[..], &weighted].concat());
     assert!(why.contains("dunlin store upgrade"), "{why}");
-    scene.told(&["store", "upgrade", "--yes"]);
+    scene.done(&["store", "upgrade", "--yes"]);
     scene.done(&[&set[..], &weighted].concat());
     scene.expect(&[2]);
     let shown = scene.done(&["records", "get", "api.example", "www", "A"]);

@@ -1,69 +1,34 @@
 //! Conditions, reasons and the journal, by command.
-use crate::served::{Served, binary, done, refused, short_socket, text};
+use crate::operated::{Operated, config};
+use crate::served::{Served, binary, text};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, copy};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use test_support::wait::deadline;
 
-/// A server with an API.
-struct Scene {
-    served: Served,
-    socket: PathBuf,
-    api: SocketAddr,
-    token: String,
+fn start(test: &str) -> Operated {
+    Operated::new(Served::start(test, &config(test, ""), &[]))
 }
 
-impl Scene {
-    fn start(test: &str, data: Option<&str>) -> Self {
-        let socket = short_socket(test);
-        let config = format!(
-            "{}drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n[api]\n\
-             listen = \"127.0.0.1:0\"\n",
-            data.map(|data| format!("data_dir = \"{data}\"\n")).unwrap_or_default(),
-            socket.display()
-        );
-        let folder = format!("{test}{}", if data.is_some() { "-again" } else { "" });
-        let served = Served::start(&folder, &config, &[]);
-        let api = served.api().expect("said").parse().expect("an address");
-        let mut scene = Self { served, socket, api, token: String::new() };
-        if data.is_none() {
-            let socket = scene.socket.to_str().expect("UTF-8").to_owned();
-            let create = ["token", "create", "root", "--grant", "read,write,zones *"];
-            let created = scene.run(&[&create[..], &["--socket", &socket]].concat());
-            scene.token = text(&created.stdout).trim().to_owned();
-        }
-        scene
-    }
+fn set(scene: &Operated, address: &str, more: &[&str]) -> String {
+    let set = ["records", "set", "api.example", "www.api.example", "A", address];
+    scene.done(&[&set[..], more].concat())
+}
 
-    fn run(&self, args: &[&str]) -> Output {
-        self.served.command(&self.token, args).output().expect("the binary runs")
-    }
-
-    fn done(&self, args: &[&str]) -> String {
-        done(args, &self.run(args))
-    }
-
-    fn refused(&self, args: &[&str]) -> String {
-        refused(args, &self.run(args))
-    }
-
-    fn set(&self, address: &str, more: &[&str]) -> String {
-        let set = ["records", "set", "api.example", "www.api.example", "A", address];
-        self.done(&[&set[..], more].concat())
-    }
+fn address(scene: &Operated) -> SocketAddr {
+    scene.served.api().expect("an API").parse().expect("an address")
 }
 
 #[test]
 fn journal_shows_conditional_writes_with_their_reasons() {
-    let scene = Scene::start("journal", None);
+    let scene = start("journal");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns", "--reason", "begin"]);
-    scene.set("10.0.0.1", &["--reason", "move to rack 7"]);
-    scene.set("10.0.0.2", &["--if-match", "2"]);
+    set(&scene, "10.0.0.1", &["--reason", "move to rack 7"]);
+    set(&scene, "10.0.0.2", &["--if-match", "2"]);
     let stale = ["records", "set", "api.example", "www.api.example", "A", "10.0.0.3"];
     let told = scene.refused(&[&stale[..], &["--if-match", "2"]].concat());
     assert!(told.contains("is at revision 3, not 2"), "{told}");
@@ -106,7 +71,7 @@ fn journal_shows_conditional_writes_with_their_reasons() {
 
 #[test]
 fn write_is_undone_as_far_as_nothing_changed_since() {
-    let scene = Scene::start("journal-revert", None);
+    let scene = start("journal-revert");
     scene.done(&["zones", "create", "other.example", "--nameserver", "ns"]);
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns"]);
     let import = |text: &str| {
@@ -125,7 +90,7 @@ fn write_is_undone_as_far_as_nothing_changed_since() {
     let counted = |rest: &str| format!("{shown}3 record sets of api.example. {rest}\n");
     assert_eq!(dry, counted("to undo, none changed"));
     assert!(scene.refused(&revert).contains("no terminal to confirm"));
-    scene.set("10.0.0.3", &["--ttl", "60"]);
+    set(&scene, "10.0.0.3", &["--ttl", "60"]);
     let output = scene.run(&[&revert[..], &["--yes", "--reason", "a mistake"]].concat());
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let told = text(&output.stdout);
@@ -205,10 +170,10 @@ fn lines(from: impl Read + Send + 'static) -> Receiver<String> {
 
 #[test]
 fn journal_is_followed_over_a_restart_of_the_server() {
-    let scene = Scene::start("journal-follow", None);
+    let scene = start("journal-follow");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns"]);
     let proxy = Proxy::start();
-    proxy.aim(Some(scene.api));
+    proxy.aim(Some(address(&scene)));
     let mut command = binary();
     command.env("DUNLIN_API", format!("http://{}", proxy.address));
     command.env("DUNLIN_TOKEN", &scene.token).stdin(Stdio::null());
@@ -223,19 +188,14 @@ fn journal_is_followed_over_a_restart_of_the_server() {
         assert_eq!((&entry["kind"], &entry["revision"]), (&kind.into(), &revision.into()));
     };
     next("created", 1);
-    scene.set("10.0.0.1", &[]);
+    set(&scene, "10.0.0.1", &[]);
     next("changed", 2);
     proxy.aim(None);
     let told = following.2.recv_timeout(deadline()).expect("a line");
     assert!(told.contains("waiting for the server"), "{told}");
-    scene.set("10.0.0.2", &[]);
-    let Scene { mut served, token, .. } = scene;
-    served.signal(rustix::process::Signal::TERM);
-    assert_eq!(served.status(), Some(0));
-    let data = fs::canonicalize(served.folder.join("data")).expect("kept");
-    let again = Scene::start("journal-follow", Some(data.to_str().expect("UTF-8")));
-    let again = Scene { token, ..again };
-    proxy.aim(Some(again.api));
+    set(&scene, "10.0.0.2", &[]);
+    let again = scene.restarted();
+    proxy.aim(Some(address(&again)));
     next("changed", 3);
     assert_eq!(following.2.recv_timeout(deadline()).expect("a line"), "the server answers again");
     again.done(&["zones", "delete", "api.example", "--yes"]);

@@ -9,6 +9,7 @@ mod clustered;
 mod fleet_node;
 #[path = "../../../dataplane/port-dpdk/tests/all/end.rs"]
 mod memif_end;
+mod operated;
 #[path = "../../../dataplane/port-xdp/tests/all/kernel/wire.rs"]
 mod pair;
 mod served;

@@ -1,85 +1,60 @@
 //! A store that cannot be opened, for an operator and a client: everything else is served (I11).
 use test_support::skip;
 
-use crate::served::{
-    HEAD, NOERROR, Process, SERVFAIL, Served, binary, done, holds, rcode, short_socket, text, zone,
-};
+use crate::operated::{self, Operated};
+use crate::served::{HEAD, NOERROR, Process, SERVFAIL, Served, binary, holds, rcode, zone};
 use rustix::process::Signal;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Write;
+use std::ops::{Deref, DerefMut};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
-use test_support::wait::{self, deadline};
+use std::process::{Command, Stdio};
+use test_support::wait;
 
 /// EDE 14, Not Ready, as an EDNS option (RFC 8914 §2).
 const NOT_READY: [u8; 6] = [0, 15, 0, 2, 0, 14];
 
-/// A server with a zone file, a store, and a token with all grants.
+/// A server with a zone file and a store, which can be started again on its data folder.
 struct Scene {
-    served: Served,
+    operated: Operated,
     test: &'static str,
     data: PathBuf,
-    api: String,
-    token: String,
 }
 
-fn config(test: &str, data: &Path) -> String {
-    format!(
-        "data_dir = \"{}\"\ndrain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n\
-         [api]\nlisten = \"127.0.0.1:0\"\n{}",
-        data.display(),
-        short_socket(test).display(),
-        zone("file.test")
-    )
+impl Deref for Scene {
+    type Target = Operated;
+
+    fn deref(&self) -> &Operated {
+        &self.operated
+    }
+}
+
+impl DerefMut for Scene {
+    fn deref_mut(&mut self) -> &mut Operated {
+        &mut self.operated
+    }
+}
+
+fn serve(test: &str, data: &Path) -> Served {
+    let config = operated::config(test, &zone("file.test"));
+    let config = format!("data_dir = \"{}\"\n{config}", data.display());
+    Served::start(test, &config, &[("file.test.zone", HEAD)])
 }
 
 impl Scene {
     /// Starts on an empty folder, with the zone store.test.
     fn new(test: &'static str, data: PathBuf) -> Self {
-        let mut scene = Self::start(test, data, String::new());
-        let created = scene.run(&["token", "create", "root", "--grant", "read,write,zones *"]);
-        scene.token = text(&created.stdout).trim().to_owned();
-        scene.done(&["zones", "create", "store.test", "--nameserver", "ns.store.test."]);
-        scene
-    }
-
-    fn start(test: &'static str, data: PathBuf, token: String) -> Self {
-        let zone = [("file.test.zone", HEAD)];
-        let served = Served::start(test, &config(test, &data), &zone);
-        let api = format!("http://{}", served.api().expect("said"));
-        Self { served, test, data, api, token }
+        let operated = Operated::new(serve(test, &data));
+        operated.done(&["zones", "create", "store.test", "--nameserver", "ns.store.test."]);
+        Self { operated, test, data }
     }
 
     /// Starts the same server again.
     fn again(self) -> Self {
-        let Self { served, test, data, token, .. } = self;
+        let Self { operated: Operated { served, token }, test, data } = self;
         drop(served);
-        Self::start(test, data, token)
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        let mut command = binary();
-        command.env("DUNLIN_API", &self.api).env("DUNLIN_TOKEN", &self.token);
-        if matches!(args[0], "status" | "token" | "reload") {
-            command.args(args).arg("--socket").arg(short_socket(self.test));
-        } else {
-            command.args(args);
-        }
-        command.stdin(Stdio::null()).output().expect("the binary runs")
-    }
-
-    /// Runs a command that must succeed.
-    fn done(&self, args: &[&str]) -> String {
-        done(args, &self.run(args))
-    }
-
-    /// Runs a command that must fail; returns its error.
-    fn refused(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert_eq!(output.status.code(), Some(1), "{args:?}: {output:?}");
-        text(&[output.stdout, output.stderr].concat())
+        Self { operated: Operated { served: serve(test, &data), token }, test, data }
     }
 
     /// The zone file is answered, and the store's zone with SERVFAIL and EDE 14.
@@ -98,24 +73,6 @@ impl Scene {
     fn await_fine(&self) {
         let status = || self.run(&["status"]);
         wait::until_value("no fault", status, |output| output.status.success());
-    }
-
-    /// Sends a request to the API; returns the status and the whole response.
-    fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let host = self.api.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(host).expect("connected");
-        stream.set_read_timeout(Some(deadline())).expect("a timeout");
-        let (token, len) = (&self.token, body.len());
-        let request = format!(
-            "{method} {path} HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\
-             Content-Type: application/json\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n\
-             {body}"
-        );
-        stream.write_all(request.as_bytes()).expect("sent");
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).expect("a reply");
-        let status = reply.split(' ').nth(1).and_then(|status| status.parse().ok());
-        (status.expect("a status"), reply)
     }
 
     /// Sets this many names of store.test in one request.
@@ -207,7 +164,7 @@ fn removed_store_is_damage_and_a_snapshot_or_its_files_bring_it_back() {
     let files = ["records.redb", "records.wal"].map(|name| scene.data.join(name));
     let whole = files.each_ref().map(|file| fs::read(file).expect("a file"));
     files.iter().for_each(|file| fs::remove_file(file).expect("it goes"));
-    let scene = scene.again();
+    let mut scene = scene.again();
     scene.expect_outage();
     let is_logged = |line: &&String| line.contains("ERROR") && line.contains("are missing");
     assert!(scene.served.start.iter().any(|line| is_logged(&line)), "{:?}", scene.served.start);
@@ -223,10 +180,9 @@ fn removed_store_is_damage_and_a_snapshot_or_its_files_bring_it_back() {
     assert!(restored.contains("1 zone restored"), "{restored}");
     scene.served.expect_address("a.store.test", [192, 0, 2, 9]);
     scene.await_fine();
-    let Scene { mut served, test, data, token, .. } = scene;
-    served.end();
+    scene.served.end();
     files.iter().for_each(|file| fs::remove_file(file).expect("it goes"));
-    let scene = Scene::start(test, data, token);
+    let scene = scene.again();
     scene.expect_outage();
     for (file, bytes) in files.iter().zip(&whole) {
         fs::write(file, bytes).expect("a file");
@@ -253,8 +209,8 @@ fn damaged_file_gives_the_right_answer_or_servfail() {
     let scene = Scene::new(test, data(test));
     assert_eq!(scene.write(0..300).0, 200);
     scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
-    let Scene { served, data, .. } = scene;
-    drop(served);
+    let data = scene.data.clone();
+    drop(scene);
     let files = ["records.redb", "records.wal", "records.zones"];
     let whole = files.map(|file| fs::read(data.join(file)).expect("a file"));
     let damages = std::env::var("DUNLIN_DAMAGES").map_or(2, |number| number.parse().expect("n"));
@@ -273,16 +229,16 @@ fn damaged_file_gives_the_right_answer_or_servfail() {
             bytes[at] ^= 1 << random.below(8);
         }
         fs::write(data.join(files[number]), bytes).expect("a file");
-        let scene = Scene::start(test, data.clone(), String::new());
+        let served = serve(test, &data);
         let what = format!("{} at {at}, cut: {cuts}", files[number]);
-        assert_eq!(rcode(&scene.served.ask("ns.file.test")), NOERROR, "{what}");
-        let reply = scene.served.ask("a.store.test");
+        assert_eq!(rcode(&served.ask("ns.file.test")), NOERROR, "{what}");
+        let reply = served.ask("a.store.test");
         let is_right = rcode(&reply) == NOERROR && holds(&reply, &[0, 4, 192, 0, 2, 9]);
         let is_told = rcode(&reply) == SERVFAIL && holds(&reply, &NOT_READY);
-        assert!(is_right || is_told, "{what}: {reply:?} {:#?}", scene.served.start);
+        assert!(is_right || is_told, "{what}: {reply:?} {:#?}", served.start);
         assert!(is_right || number < 2, "the list is not needed by a store in order");
         let is_panic = |line: &String| line.contains("panicked");
-        assert!(!scene.served.start.iter().any(is_panic), "{what}: {:#?}", scene.served.start);
+        assert!(!served.start.iter().any(is_panic), "{what}: {:#?}", served.start);
         lost += u32::from(is_told);
     }
     assert!(lost > 0, "no damage was met");
@@ -403,7 +359,7 @@ fn full_disk_while_it_is_served_refuses_writes_and_is_reported() {
     else {
         return;
     };
-    let scene = Scene::new("outage-filled", disk.join("data"));
+    let mut scene = Scene::new("outage-filled", disk.join("data"));
     scene.done(&["records", "set", "store.test", "a.store.test", "A", "192.0.2.9"]);
     scene.await_fine();
     // A read brings the log into the tree.
@@ -421,10 +377,9 @@ fn full_disk_while_it_is_served_refuses_writes_and_is_reported() {
     fs::remove_file(filler).expect("room");
     scene.await_fine();
     assert_eq!(scene.write(0..1).0, 200);
-    let Scene { mut served, .. } = scene;
-    let refused = served.expect_line("writes are refused", "ERROR");
+    let refused = scene.served.expect_line("writes are refused", "ERROR");
     assert!(refused["message"].to_string().contains("data_dir is full"), "{refused}");
     // The three refusals are one line.
-    served.expect_line("writes are accepted again", "INFO");
-    served.end();
+    scene.served.expect_line("writes are accepted again", "INFO");
+    scene.served.end();
 }

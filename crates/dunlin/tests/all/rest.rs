@@ -1,93 +1,23 @@
 //! The REST API, by command.
-use crate::served::{NOERROR, Served, binary, done, holds, rcode, refused, short_socket, text};
+use crate::operated::{Operated, config};
+use crate::served::{HEAD, NOERROR, Served, binary, holds, rcode, text};
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
-/// A server with an API, and a token with all grants.
-struct Scene {
-    served: Served,
-    socket: PathBuf,
-    api: String,
-    token: String,
+/// A server with an API, a store, and the zone file.example of a file with this text.
+fn start_on(test: &str, zone: &str) -> Served {
+    let more = crate::served::zone("file.example");
+    Served::start(test, &config(test, &more), &[("file.example.zone", zone)])
 }
 
-fn config(test: &str) -> String {
-    let socket = short_socket(test);
-    format!(
-        "drain = \"0s\"\n[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\n[api]\n\
-         listen = \"127.0.0.1:0\"\n[[zone]]\nname = \"file.example\"\n\
-         file = \"file.example.zone\"\n",
-        socket.display()
-    )
-}
-
-impl Scene {
-    fn start(test: &str) -> Self {
-        let zone = [("file.example.zone", crate::served::HEAD)];
-        let served = Served::start(test, &config(test), &zone);
-        let mut scene = Self::of(served, test);
-        let created = scene.told(&["token", "create", "root", "--grant", "read,write,zones *"]);
-        scene.token = text(&created.stdout).trim().to_owned();
-        assert!(scene.token.starts_with("dunlin_"), "{created:?}");
-        scene
-    }
-
-    fn of(served: Served, test: &str) -> Self {
-        let api = format!("http://{}", served.api().expect("said"));
-        Self { served, socket: short_socket(test), api, token: String::new() }
-    }
-
-    /// A command over the API.
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = binary();
-        command.env("DUNLIN_API", &self.api).env("DUNLIN_TOKEN", &self.token).args(args);
-        command
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        self.command(args).stdin(Stdio::null()).output().expect("the binary runs")
-    }
-
-    /// Runs a command that must succeed.
-    fn done(&self, args: &[&str]) -> String {
-        done(args, &self.run(args))
-    }
-
-    /// Runs a command that must succeed, with this standard input.
-    fn done_with(&self, args: &[&str], input: &str) -> String {
-        let mut command = self.command(args);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary runs");
-        let mut stdin = child.stdin.take().expect("piped");
-        stdin.write_all(input.as_bytes()).expect("it reads");
-        drop(stdin);
-        done(args, &child.wait_with_output().expect("it ends"))
-    }
-
-    /// Runs a command that must fail; returns its error.
-    fn refused(&self, args: &[&str]) -> String {
-        refused(args, &self.run(args))
-    }
-
-    fn socket(&self) -> String {
-        self.socket.to_str().expect("UTF-8").to_owned()
-    }
-
-    /// Runs a command over the admin socket.
-    fn told(&self, args: &[&str]) -> Output {
-        let output = self.run(&[args, &["--socket", &self.socket()]].concat());
-        assert!(output.status.success(), "{args:?}: {output:?}");
-        output
-    }
+fn start(test: &str) -> Operated {
+    Operated::new(start_on(test, HEAD))
 }
 
 #[test]
 fn zone_is_created_changed_and_survives_a_restart() {
-    let test = "rest-zone";
-    let scene = Scene::start(test);
+    let scene = start("rest-zone");
     let made = scene.done(&["zones", "create", "api.example", "--nameserver", "ns.api.example"]);
     assert!(made.starts_with("created, and live as revision "), "{made}");
     let set = ["records", "set", "api.example", "www.api.example", "A", "--ttl", "60"];
@@ -104,17 +34,8 @@ fn zone_is_created_changed_and_survives_a_restart() {
     assert!(zones.contains("api.example.") && zones.contains("file.example.zone"), "{zones}");
     let told = scene.refused(&["zones", "delete", "file.example", "--yes"]);
     assert!(told.contains("file.example.zone") && told.contains("not the store's"), "{told}");
-    let Scene { mut served, token, .. } = scene;
-    served.signal(rustix::process::Signal::TERM);
-    assert_eq!(served.status(), Some(0));
-    let mut again = binary();
-    let data = fs::canonicalize(served.folder.join("data")).expect("kept");
-    let config = format!("data_dir = \"{}\"\n{}", data.display(), config(test));
-    let folder = served.folder.with_file_name("rest-zone-again");
-    let zone = [("file.example.zone", crate::served::HEAD)];
-    let served = Served::start_by(&mut again, &folder, &config, &zone);
-    assert!(holds(&served.ask("www.api.example"), &[0, 4, 10, 0, 0, 7]), "it was kept");
-    let scene = Scene { token, ..Scene::of(served, test) };
+    let scene = scene.restarted();
+    assert!(holds(&scene.served.ask("www.api.example"), &[0, 4, 10, 0, 0, 7]), "it was kept");
     let got = scene.done(&["records", "get", "api.example", "www.api.example", "A", "-o", "json"]);
     assert!(got.contains("10.0.0.7"), "so was the token: {got}");
     scene.done(&["records", "delete", "api.example", "www.api.example", "A"]);
@@ -123,7 +44,7 @@ fn zone_is_created_changed_and_survives_a_restart() {
 
 #[test]
 fn import_shows_the_difference_and_applies_it() {
-    let scene = Scene::start("rest-import");
+    let scene = start("rest-import");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example."]);
     scene.done(&["records", "set", "api.example", "old.api.example", "A", "10.0.0.1"]);
     let file = scene.served.folder.join("new.zone");
@@ -157,7 +78,7 @@ fn import_shows_the_difference_and_applies_it() {
 /// A file whose writer was stopped deletes most of a zone with `--replace`.
 #[test]
 fn import_that_deletes_most_or_was_cut_is_held_until_accepted() {
-    let scene = Scene::start("rest-import-held");
+    let scene = start("rest-import-held");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example."]);
     let file = scene.served.folder.join("new.zone");
     let path = file.to_str().expect("UTF-8").to_owned();
@@ -202,7 +123,7 @@ fn import_that_deletes_most_or_was_cut_is_held_until_accepted() {
 
 #[test]
 fn comment_is_set_shown_exported_and_imported() {
-    let scene = Scene::start("rest-comment");
+    let scene = start("rest-comment");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example."]);
     let set = |comment: &str| {
         let mail = ["records", "set", "api.example", "mail", "MX", "10 mx.example."];
@@ -237,7 +158,7 @@ fn comment_is_set_shown_exported_and_imported() {
 /// The snapshot is taken while the server serves, verified, and restored as a whole.
 #[test]
 fn snapshot_is_taken_and_restored() {
-    let scene = Scene::start("rest-snapshot");
+    let scene = start("rest-snapshot");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns.api.example"]);
     let set = ["records", "set", "api.example", "www.api.example", "A"];
     scene.done(&[&set[..], &["10.0.0.7"]].concat());
@@ -257,7 +178,7 @@ fn snapshot_is_taken_and_restored() {
     assert!(told.contains("truncated or damaged"), "{told}");
     let told = scene.refused(&["zones", "delete", "api.example"]);
     assert!(told.contains("delete api.example and its 3 record sets"), "{told}");
-    let status = text(&scene.told(&["status"]).stdout);
+    let status = scene.done(&["status"]);
     assert!(status.contains("store       revision 4, 1 zone, 3 record sets, "), "{status}");
     assert!(status.contains("api         "), "{status}");
     scene.done(&["zones", "delete", "api.example", "--yes"]);
@@ -268,13 +189,7 @@ fn snapshot_is_taken_and_restored() {
 /// names the error of its file.
 #[test]
 fn zone_that_was_never_loaded_is_not_reported_as_empty() {
-    let test = "rest-unloaded";
-    let bad = [("file.example.zone", "this is not a zone file\n")];
-    let served = Served::start(test, &config(test), &bad);
-    let mut scene = Scene::of(served, test);
-    let grants = ["token", "create", "root", "--grant", "read *", "--grant", "operate"];
-    scene.token = text(&scene.run(&[&grants[..], &["--socket", &scene.socket()]].concat()).stdout);
-    scene.token.truncate(scene.token.trim_end().len());
+    let scene = Operated::new(start_on("rest-unloaded", "this is not a zone file\n"));
     assert_eq!(rcode(&scene.served.ask("www.file.example")), crate::served::SERVFAIL);
     for args in [
         &["records", "list", "file.example"][..],
@@ -291,26 +206,25 @@ fn zone_that_was_never_loaded_is_not_reported_as_empty() {
 
 #[test]
 fn revoked_token_is_refused_and_audited() {
-    let scene = Scene::start("rest-tokens");
-    let listed = text(&scene.told(&["token", "list"]).stdout);
+    let scene = start("rest-tokens");
+    let listed = scene.done(&["token", "list"]);
     assert!(listed.contains("root") && !listed.contains(&scene.token), "{listed}");
-    scene.told(&["token", "create", "ops", "--grant", "operate", "--subject", "ops.example"]);
-    let listed = text(&scene.told(&["token", "list", "-o", "json"]).stdout);
+    scene.done(&["token", "create", "ops", "--grant", "operate", "--subject", "ops.example"]);
+    let listed = scene.done(&["token", "list", "-o", "json"]);
     assert!(listed.contains("ops.example") && !listed.contains(&scene.token), "{listed}");
-    scene.told(&["token", "revoke", "root"]);
+    scene.done(&["token", "revoke", "root"]);
     let told = scene.refused(&["zones", "list"]);
     assert!(told.contains("dunlin token create"), "it names a remedy: {told}");
     let audited = scene.served.expect_line("audit: unauthenticated request", "/v1/zones");
     assert_eq!(audited["path"], "/v1/zones", "{audited}");
-    let socket = scene.socket();
-    let told = scene.refused(&["token", "create", "x", "--grant", "steal *", "--socket", &socket]);
+    let told = scene.refused(&["token", "create", "x", "--grant", "steal *"]);
     assert!(told.contains("not a verb"), "{told}");
 }
 
 /// The command takes an owner relative to its zone; names in data are absolute.
 #[test]
 fn relative_owner_is_accepted_and_names_in_data_are_absolute() {
-    let scene = Scene::start("rest-names");
+    let scene = start("rest-names");
     let created = ["zones", "create", "bücher.example", "--nameserver", "ns.bücher.example"];
     scene.done(&created);
     let zone = "bücher.example";
@@ -336,15 +250,14 @@ fn relative_owner_is_accepted_and_names_in_data_are_absolute() {
 }
 
 /// Whether DNS serves this serial: the SOA of a negative response.
-fn serves_serial(scene: &Scene, serial: u32) -> bool {
+fn serves_serial(scene: &Operated, serial: u32) -> bool {
     holds(&scene.served.ask("absent.api.example"), &serial.to_be_bytes())
 }
 
 /// An imported zone has secondaries: its serial never goes back.
 #[test]
 fn serial_of_an_imported_zone_never_goes_back() {
-    let test = "rest-serial";
-    let scene = Scene::start(test);
+    let scene = start("rest-serial");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example"]);
     let file = scene.served.folder.join("old.zone");
     let text = "$TTL 300\n@ SOA ns.example. admin 2026112301 2 3 4 5\n@ NS ns.example.\n\
@@ -372,14 +285,7 @@ fn serial_of_an_imported_zone_never_goes_back() {
     let shown = scene.done(&[&import[..], &["--yes", "-o", "json"]].concat());
     assert!(shown.contains("\"serial\": 2026112402"), "{shown}");
     assert!(serves_serial(&scene, 2_026_112_402));
-    let Scene { mut served, token, .. } = scene;
-    served.end();
-    let data = fs::canonicalize(served.folder.join("data")).expect("kept");
-    let config = format!("data_dir = \"{}\"\n{}", data.display(), config(test));
-    let folder = served.folder.with_file_name("rest-serial-again");
-    let zone = [("file.example.zone", crate::served::HEAD)];
-    let again = Served::start_by(&mut binary(), &folder, &config, &zone);
-    let scene = Scene { token, ..Scene::of(again, test) };
+    let scene = scene.restarted();
     assert!(serves_serial(&scene, 2_026_112_402));
     scene.done(&["records", "set", "api.example", "b", "A", "10.0.0.7"]);
     assert!(serves_serial(&scene, 2_026_112_403));
@@ -388,7 +294,7 @@ fn serial_of_an_imported_zone_never_goes_back() {
 /// Hidden record sets are not live, and the delegation that hides them is named.
 #[test]
 fn set_below_a_delegation_is_not_live() {
-    let scene = Scene::start("rest-shadow");
+    let scene = start("rest-shadow");
     scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example"]);
     let set = |args: &[&str]| scene.done(&[&["records", "set", "api.example"], args].concat());
     set(&["sub", "NS", "ns.sub.api.example"]);
@@ -434,19 +340,10 @@ fn text_of(output: &Output) -> String {
 
 #[test]
 fn built_in_zones_are_listed_only_on_request() {
-    let scene = Scene::start("rest-builtin");
+    let scene = start("rest-builtin");
     assert!(!scene.done(&["zones", "list"]).contains("localhost"));
     let listed = |query: &str| {
-        let address = scene.api.trim_start_matches("http://");
-        let mut stream = TcpStream::connect(address).expect("the API listens");
-        let request = format!(
-            "GET /v1/zones{query} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\
-             Authorization: Bearer {}\r\n\r\n",
-            scene.token
-        );
-        stream.write_all(request.as_bytes()).expect("sent");
-        let mut reply = String::new();
-        stream.read_to_string(&mut reply).expect("a reply");
+        let (_, reply) = scene.http("GET", &format!("/v1/zones{query}"), "");
         reply.matches("\"built-in\"").count()
     };
     assert_eq!(listed(""), 0);
@@ -456,7 +353,7 @@ fn built_in_zones_are_listed_only_on_request() {
 /// The thread of the API, and the threads that wait for the disk for it, yield to workers.
 #[test]
 fn threads_of_the_api_have_a_lower_priority_than_workers() {
-    let scene = Scene::start("rest-nice");
+    let scene = start("rest-nice");
     scene.done(&["records", "list", "file.example"]);
     let tasks = fs::read_dir(format!("/proc/{}/task", scene.served.child.id())).expect("threads");
     let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());

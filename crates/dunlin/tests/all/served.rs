@@ -152,10 +152,13 @@ impl Served {
         Some(line["address"].as_str().expect("an address").to_owned())
     }
 
-    /// A command over its API, with a token.
+    /// A command over its API, with a token, or over its admin socket.
     pub fn command(&self, token: &str, args: &[&str]) -> Command {
         let mut command = binary();
         command.env("DUNLIN_TOKEN", token).args(args).stdin(Stdio::null());
+        if let Some(socket) = self.socket() {
+            command.env("DUNLIN_SOCKET", socket);
+        }
         if let Some(api) = self.api() {
             command.env("DUNLIN_API", format!("http://{api}"));
         }

@@ -1,7 +1,5 @@
 //! Shared by tests that measure on the two-host bench.
 
-use std::fs;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use test_support::wait;
@@ -17,22 +15,6 @@ pub fn hold_settings() -> RwLockReadGuard<'static, ()> {
 /// While it is held, no other test compares settings of the machine.
 pub fn change_settings() -> RwLockWriteGuard<'static, ()> {
     SETTINGS.write().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
 }
 
 pub fn missing() -> Option<String> {

@@ -1,9 +1,10 @@
 //! `dunlin-lab cpus` in control groups of its own.
 
-use crate::common::{Folder, lab, said, to_its_end};
+use crate::common::{lab, said, to_its_end};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use test_support::folder::Folder;
 use test_support::skip;
 use test_support::wait;
 
@@ -38,7 +39,7 @@ fn cpus_experiments_restore_all_settings_and_their_report_verifies() {
         return skip::leave("root, two CPUs, dunlin, and cgroup v2 at /sys/fs/cgroup");
     }
     let folder = Folder::new("cpus");
-    let (bundle, page) = (folder.0.join("cpus.json"), folder.0.join("cpus.md"));
+    let (bundle, page) = (folder.join("cpus.json"), folder.join("cpus.md"));
     let before = settings();
     let words = ["cpus", "-l", "0.3", "--runs", "1", "--program", "true"];
     let command = || {
@@ -53,7 +54,7 @@ fn cpus_experiments_restore_all_settings_and_their_report_verifies() {
     for what in ["Dunlin", "memory-bound", "Guaranteed beside Burstable", "bursts", "program"] {
         assert!(page.contains(what), "{what}");
     }
-    assert!(folder.0.join("cpus-victim.svg").exists());
+    assert!(folder.join("cpus-victim.svg").exists());
     let verified = lab(&["verify"]).arg(&bundle).output().unwrap();
     assert!(verified.status.success(), "{}", said(&verified));
 

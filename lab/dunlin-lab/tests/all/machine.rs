@@ -1,12 +1,12 @@
 //! `dunlin-lab`: the machine that is measured on.
 
 use crate::common::hold_settings;
+use test_support::folder::Folder;
 use test_support::{skip, wait};
 
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 fn lab(words: &[&str]) -> Output {
@@ -19,28 +19,11 @@ fn said(output: &Output) -> String {
     told.map(String::from_utf8_lossy).concat()
 }
 
-/// A folder of this test's, gone in the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("dunlin-{test}-{}", std::process::id()));
-        fs::create_dir_all(&path).expect("a folder");
-        Self(path)
-    }
-
-    /// Writes a manifest; its path.
-    fn write(&self, name: &str, manifest: &Value) -> String {
-        let path = self.0.join(name);
-        fs::write(&path, manifest.to_string()).expect("a file");
-        path.display().to_string()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Writes a manifest; its path.
+fn write(folder: &Folder, name: &str, manifest: &Value) -> String {
+    let path = folder.join(name);
+    fs::write(&path, manifest.to_string()).expect("a file");
+    path.display().to_string()
 }
 
 fn manifest() -> Value {
@@ -56,16 +39,16 @@ fn manifests_differ_only_between_machines() {
     let mut manifest = manifest();
     assert_eq!(manifest["software"]["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(manifest["fingerprint"].as_str().map(str::len), Some(16));
-    let one = folder.write("one", &manifest);
+    let one = write(&folder, "one", &manifest);
     manifest["now"]["load"] = serde_json::json!([99.0]);
-    let later = folder.write("later", &manifest);
+    let later = write(&folder, "later", &manifest);
     let alike = lab(&["manifest", "diff", &one, &later]);
     assert_eq!(alike.status.code(), Some(0), "{}", said(&alike));
     assert!(said(&alike).starts_with("What matters is alike.\n"), "{}", said(&alike));
     assert!(said(&alike).contains("now.load"), "{}", said(&alike));
 
     manifest["kernel"]["release"] = "9.9".into();
-    let other = folder.write("other", &manifest);
+    let other = write(&folder, "other", &manifest);
     let differ = lab(&["manifest", "diff", &one, &other]);
     assert_eq!(differ.status.code(), Some(1), "{}", said(&differ));
     let line = said(&differ).lines().nth(1).expect("a line").to_owned();
@@ -91,19 +74,19 @@ fn results_hold_their_machine() {
     let words = ["load", "-s", "127.0.0.1", "-p", &port, "--pattern", "a{i}", "--rate", "50"];
     let load = lab(&[&words[..], &["-l", "0.1", "-t", "0.1", "-o", "json"]].concat());
     assert!(load.status.success(), "{}", said(&load));
-    let results = folder.0.join("results");
+    let results = folder.join("results");
     fs::write(&results, &load.stdout).expect("a file");
     let results = results.display().to_string();
     let header: Value =
         serde_json::from_str(said(&load).lines().next().expect("a header")).expect("JSON");
     assert_eq!(header["manifest"], header["machine"]["fingerprint"]);
 
-    let here = folder.write("here", &manifest());
+    let here = write(&folder, "here", &manifest());
     let alike = lab(&["manifest", "diff", &results, &here]);
     assert_eq!(alike.status.code(), Some(0), "{}", said(&alike));
     let mut elsewhere = serde_json::json!({"date": "today", "manifest": manifest()});
     elsewhere["manifest"]["cpu"]["model"] = "another".into();
-    let comparison = folder.write("comparison", &elsewhere);
+    let comparison = write(&folder, "comparison", &elsewhere);
     let differ = lab(&["manifest", "diff", &results, &comparison]);
     assert_eq!(differ.status.code(), Some(1), "{}", said(&differ));
     assert!(said(&differ).contains("cpu.model"), "{}", said(&differ));
@@ -123,11 +106,11 @@ fn the_doctor_reads_a_given_manifest() {
     manifest["frequency"]["policies"] = serde_json::json!({});
     manifest["kernel"]["irqbalance"] = false.into();
     manifest["devices"] = serde_json::json!({});
-    let healthy = lab(&["doctor", "--manifest", &folder.write("healthy", &manifest)]);
+    let healthy = lab(&["doctor", "--manifest", &write(&folder, "healthy", &manifest)]);
     assert_eq!(healthy.status.code(), Some(0), "{}", said(&healthy));
 
     manifest["kernel"]["irqbalance"] = true.into();
-    let path = folder.write("moved", &manifest);
+    let path = write(&folder, "moved", &manifest);
     let wrong = lab(&["doctor", "--manifest", &path]);
     assert_eq!(wrong.status.code(), Some(1), "{}", said(&wrong));
     assert!(said(&wrong).starts_with("invalid  irqbalance runs\n   why   "), "{}", said(&wrong));

@@ -1,7 +1,8 @@
 //! `dunlin-lab reproduce` on the two-host bench.
 
-use crate::common::{Folder, change_settings, lab, missing, said, to_its_end};
+use crate::common::{change_settings, lab, missing, said, to_its_end};
 use std::fs;
+use test_support::folder::Folder;
 use test_support::skip;
 
 /// The shortest reproduction, with both CPUs for the servers, so that no step is left out for them.
@@ -12,7 +13,7 @@ fn a_reproduction_restores_settings_and_its_report_verifies() {
     }
     let _settings = change_settings();
     let folder = Folder::new("reproduce");
-    let (bundle, page) = (folder.0.join("isc.json"), folder.0.join("isc.md"));
+    let (bundle, page) = (folder.join("isc.json"), folder.join("isc.md"));
     let buffers = || fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
     let before = buffers();
     let mut command = lab(&["reproduce", "isc-2015", "--quick", "-l", "100ms", "--runs", "1"]);

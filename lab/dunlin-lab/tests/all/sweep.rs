@@ -1,9 +1,10 @@
 //! `dunlin-lab sweep` on the two-host bench: interrupted, killed, resumed, verified.
 
-use crate::common::{Folder, hold_settings, lab, missing, said, to_its_end};
+use crate::common::{hold_settings, lab, missing, said, to_its_end};
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
+use test_support::folder::Folder;
 use test_support::skip;
 use test_support::wait;
 
@@ -46,7 +47,7 @@ fn an_interrupted_sweep_resumes_and_its_report_verifies() {
         return skip::skip(&missing);
     }
     let folder = Folder::new("sweep");
-    let bundle = folder.0.join("sweep.json");
+    let bundle = folder.join("sweep.json");
     let part = bundle.with_extension("json.part");
 
     let child = start(&bundle, 2);

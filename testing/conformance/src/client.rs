@@ -127,14 +127,22 @@ pub fn exchange(
 ) -> std::io::Result<Vec<u8>> {
     stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(timeout))?;
-    let mut framed = (packet.len() as u16).to_be_bytes().to_vec();
-    framed.extend(packet);
-    stream.write_all(&framed)?;
+    stream.write_all(&framed(packet))?;
+    read_message(stream)
+}
+
+/// A message behind its length (RFC 1035 §4.2.2).
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    [&(message.len() as u16).to_be_bytes()[..], message].concat()
+}
+
+/// The next message of a stream.
+pub fn read_message(stream: &mut impl Read) -> std::io::Result<Vec<u8>> {
     let mut length = [0; 2];
     stream.read_exact(&mut length)?;
-    let mut reply = vec![0; u16::from_be_bytes(length).into()];
-    stream.read_exact(&mut reply)?;
-    Ok(reply)
+    let mut message = vec![0; u16::from_be_bytes(length).into()];
+    stream.read_exact(&mut message)?;
+    Ok(message)
 }
 
 /// Opens a connection from an address of this host.

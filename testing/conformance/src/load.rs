@@ -14,13 +14,13 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 use test_support::wait;
 
 use crate::Result;
-use crate::client::connect_from;
+use crate::client::{connect_from, framed};
 use crate::limits::{ANSWER_TIMEOUT, STORIES_MAX};
 use crate::names::{Name, name};
 use crate::questions::Question;
 use crate::random::Random;
 use crate::reply::Reply;
-use crate::zone::{Signing, Zone};
+use crate::zone::Zone;
 
 /// The zone of the queries.
 pub const ZONE: &str = "load.test";
@@ -55,9 +55,7 @@ pub fn zone(directory: &Path) -> Result<Zone> {
             writeln!(text, "{owner} TXT \"{string:0250}\"").expect("a string has room");
         }
     }
-    let file = directory.join("load.zone");
-    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-    Zone::read(name(ZONE), file, Signing::Unsigned)
+    Zone::write(directory, name(ZONE), &text)
 }
 
 fn address(owner: usize) -> String {
@@ -371,9 +369,7 @@ impl Client<'_> {
     ) -> io::Result<()> {
         let mut bytes = Vec::new();
         for (id, asked) in asked.iter().enumerate() {
-            let packet = asked.packet(id as u16);
-            bytes.extend((packet.len() as u16).to_be_bytes());
-            bytes.extend(packet);
+            bytes.extend(framed(&asked.packet(id as u16)));
         }
         let half = if self.manner == Manner::Halves { self.random.below(bytes.len()) } else { 0 };
         stream.write_all(&bytes[..half])?;

@@ -117,11 +117,26 @@ fn open(server: SocketAddrV4) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-fn question(text: &str) -> Vec<u8> {
+/// A query for the addresses of a name.
+pub fn question(text: &str) -> Vec<u8> {
     let mut question = Question::new(name(text), Rtype::A);
     (question.flags, question.edns) = (RD, Some(Edns::new(1232)));
     question.to_wire()
 }
+
+/// A query of [`question`]'s form, with the address 192.0.2.1 in the place of its OPT record.
+pub fn answer(query: &[u8], ttl: u32) -> Vec<u8> {
+    let mut answer = query[..query.len() - OPT_LEN].to_vec();
+    answer[2..4].copy_from_slice(&[0x84, 0x80]);
+    (answer[7], answer[11]) = (1, 0);
+    answer.extend([0xc0, 12, 0, 1, 0, 1]);
+    answer.extend(ttl.to_be_bytes());
+    answer.extend([0, 4, 192, 0, 2, 1]);
+    answer
+}
+
+/// Bytes of an OPT record without options.
+const OPT_LEN: usize = 11;
 
 /// Takes what has come.
 fn receive(sockets: &[UdpSocket], sent: &[Instant], outcomes: &mut [Outcome], open: &mut usize) {

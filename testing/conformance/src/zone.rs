@@ -1,7 +1,7 @@
 //! A zone as the question maker and the comparison see it: which names exist, and where it is cut.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use domain::base::Name as DomainName;
 use domain::base::iana::{Class, Rtype};
@@ -38,6 +38,13 @@ pub struct Zone {
 }
 
 impl Zone {
+    /// Writes an unsigned zone into `directory`.
+    pub fn write(directory: &Path, name: Name, text: &str) -> Result<Self> {
+        let file = directory.join(format!("{name}.zone"));
+        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
+        Self::read(name, file, Signing::Unsigned)
+    }
+
     /// Reads `file` with `domain`'s reader.
     pub fn read(name: Name, file: PathBuf, signing: Signing) -> Result<Self> {
         let text = std::fs::read(&file).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -123,12 +130,10 @@ mod tests {
 
     #[test]
     fn empty_names_exist_and_cuts_are_found_from_above() {
-        let file = std::env::temp_dir().join(format!("conformance-zone-{}", std::process::id()));
         let text = "$TTL 1\n@ SOA ns h 1 1 1 1 1\n@ NS ns\na.b A 192.0.2.1\n\
                     cut NS ns.cut\nx.ent NS ns.cut\ninner.cut NS ns.cut\nns.cut A 192.0.2.2\n";
-        std::fs::write(&file, text).unwrap();
-        let zone = Zone::read(name("example"), file.clone(), Signing::Unsigned).unwrap();
-        std::fs::remove_file(&file).unwrap();
+        let folder = test_support::folder::Folder::new("conformance-zone");
+        let zone = Zone::write(&folder, name("example"), text).unwrap();
         assert!(zone.nodes[&name("b.example")].is_empty());
         assert!(zone.nodes[&name("example")].contains(&Rtype::NS));
         assert_eq!(zone.cut_above(&name("x.inner.cut.example")), Some(name("cut.example")));

@@ -11,6 +11,7 @@ use rustix::net::sockopt::{set_socket_linger, set_socket_recv_buffer_size};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
 
 use super::{Flood, Pace};
+use crate::client::framed;
 use crate::load::{LARGE, ZONE};
 use crate::names::name;
 use crate::questions::Question;
@@ -172,9 +173,4 @@ fn is_open(tried: io::Result<usize>) -> bool {
 /// A question with an answer of nearly 64 KiB.
 fn large() -> Vec<u8> {
     Question::new(name(&format!("{LARGE}.{ZONE}")), Rtype::TXT).to_wire()
-}
-
-/// A message behind its length (RFC 1035 §4.2.2).
-pub fn framed(message: &[u8]) -> Vec<u8> {
-    [&(message.len() as u16).to_be_bytes()[..], message].concat()
 }

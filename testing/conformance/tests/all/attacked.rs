@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use conformance::scene::Scene;
 use conformance::server::{Launch, Server, Software};
-use conformance::steady::{Outcome, ask, wait_for};
+use conformance::steady::{Outcome, answer, ask, question, wait_for};
 use test_support::wait;
 
 const TRUTH: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -21,18 +21,6 @@ const RATE: u32 = 400;
 const BETWEEN: u32 = 3 * RATE;
 /// How long the server takes for the names it answers too late.
 const LATE: Duration = Duration::from_millis(1_300);
-/// Bytes of an OPT record without options, which ends each query.
-const OPT_LEN: usize = 11;
-
-/// A query without OPT made its answer.
-fn answer(query: &[u8]) -> Vec<u8> {
-    let mut message = query[..query.len() - OPT_LEN].to_vec();
-    (message[2], message[3]) = (message[2] | 0x80, 0x80);
-    (message[7], message[11]) = (1, 0);
-    message.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
-    message.extend(TRUTH.octets());
-    message
-}
 
 /// Serves until it is over: `void…` is never answered, `late…` too late.
 fn serve(socket: &UdpSocket, over: &AtomicBool) {
@@ -50,8 +38,8 @@ fn serve(socket: &UdpSocket, over: &AtomicBool) {
         let label = buf[13..17].to_ascii_lowercase();
         match &label[..] {
             b"void" => {}
-            b"late" => late.push((Instant::now() + LATE, answer(&buf[..len]), from)),
-            _ => drop(socket.send_to(&answer(&buf[..len]), from).unwrap()),
+            b"late" => late.push((Instant::now() + LATE, answer(&buf[..len], 60), from)),
+            _ => drop(socket.send_to(&answer(&buf[..len], 60), from).unwrap()),
         }
     }
 }
@@ -67,10 +55,7 @@ fn attack(server: SocketAddrV4, what: &str, over: &AtomicBool, asked: &AtomicU32
         if over.load(Ordering::Relaxed) {
             return;
         }
-        let label = format!("{what}-{number}");
-        let mut query = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, label.len() as u8];
-        query.extend(label.bytes());
-        query.extend(b"\x07example\x00\x00\x01\x00\x01");
+        let query = question(&format!("{what}-{number}.example"));
         // Nothing listens for the replies, which ICMP reports now and then.
         let _ = socket.send(&query);
         asked.store(number, Ordering::Relaxed);

@@ -3,11 +3,11 @@
 //!
 //! `DUNLIN_SEED` chooses the bytes (1).
 
-use std::io::{self, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
-use conformance::flood::streams::framed;
+use conformance::client::{framed, read_message};
 use conformance::flood::{Clients, Flood, Kind};
 use conformance::hosts::{reset_peak, resident};
 use conformance::limits::ANSWER_TIMEOUT;
@@ -92,14 +92,6 @@ fn ask_in_pieces(server: SocketAddrV4, random: &mut Random) -> Vec<u16> {
         missing.retain(|missing| Some(*missing) != id);
     }
     missing
-}
-
-fn read_message(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let mut length = [0; 2];
-    stream.read_exact(&mut length)?;
-    let mut message = vec![0; u16::from_be_bytes(length).into()];
-    stream.read_exact(&mut message)?;
-    Ok(message)
 }
 
 #[test]

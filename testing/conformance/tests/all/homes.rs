@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use conformance::random::Random;
 use conformance::scene::{Scene, number};
 use conformance::server::{Launch, Server, Software};
-use conformance::steady::wait_for;
+use conformance::steady::{self, answer, wait_for};
 use test_support::wait;
 
 /// Seconds that answers live, each for as many names.
@@ -163,32 +163,18 @@ impl Other {
         while !self.ends.load(Ordering::Relaxed) {
             let Ok((len, from)) = self.socket.recv_from(&mut buffer) else { continue };
             self.asked.fetch_add(1, Ordering::Relaxed);
-            // In the place of the OPT record there is one of an address.
-            let end = len - 11;
-            buffer[2..4].copy_from_slice(&[0x84, 0x80]);
-            (buffer[7], buffer[11]) = (1, 0);
             // A digit of the name chooses, whatever its case.
             let ttl = TTLS[usize::from(buffer[14]) % TTLS.len()];
-            let head = [0xc0, 12, 0, 1, 0, 1];
-            let data = [0, 4, 192, 0, 2, 1];
-            let record = [&head[..], &ttl.to_be_bytes(), &data].concat();
-            buffer[end..end + record.len()].copy_from_slice(&record);
             // Who does not read it asks again.
-            let _ = self.socket.send_to(&buffer[..end + record.len()], from);
+            let _ = self.socket.send_to(&answer(&buffer[..len], ttl), from);
         }
     }
 }
 
 /// `what` and a number, whose digits begin with the last one.
 fn question(what: char, nth: u64) -> Vec<u8> {
-    let mut bytes = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     let digits: String = nth.to_string().chars().rev().collect();
-    for label in [format!("{what}{digits}").as_str(), "namespace", "svc", "cluster", "local"] {
-        bytes.push(label.len() as u8);
-        bytes.extend(label.bytes());
-    }
-    bytes.extend([0, 0, 1, 0, 1]);
-    bytes
+    steady::question(&format!("{what}{digits}.namespace.svc.cluster.local"))
 }
 
 fn socket(to: SocketAddrV4) -> io::Result<UdpSocket> {

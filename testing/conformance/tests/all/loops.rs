@@ -9,6 +9,7 @@ use conformance::ports::free_address;
 use conformance::reply::Reply;
 use conformance::scene::Scene;
 use conformance::server::{Launch, Server, Software};
+use conformance::steady::question;
 use test_support::wait;
 
 const SERVFAIL: u16 = 2;
@@ -32,15 +33,9 @@ fn ring(scene: &Scene, count: usize) -> Vec<Server> {
         .collect()
 }
 
-fn question(name: &str) -> Vec<u8> {
-    let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, name.len() as u8];
-    bytes.extend(name.bytes());
-    bytes.extend(*b"\x07example\x00\x00\x01\x00\x01");
-    bytes
-}
-
 fn ask(server: &Server, name: &str) -> u16 {
-    let replies = ask_udp(server.address, &[question(name)], PATIENCE).unwrap();
+    let replies =
+        ask_udp(server.address, &[question(&format!("{name}.example"))], PATIENCE).unwrap();
     Reply::read(replies[0].as_ref().expect("an answer")).rcode
 }
 

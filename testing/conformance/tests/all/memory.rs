@@ -11,18 +11,19 @@
 //! | `DUNLIN_CACHE_NAMES` | how many (120000) |
 //! | `DUNLIN_CACHE_MIB` | the cache's memory (8) |
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use conformance::Result;
+use conformance::client::{framed, read_message};
 use conformance::hosts::{reset_peak, resident};
 use conformance::limits::ANSWER_TIMEOUT;
 use conformance::scene::{Scene, number};
 use conformance::server::{Launch, Software};
-use conformance::steady::wait_for;
+use conformance::steady::{self, answer, wait_for};
 
 /// Questions under way, over UDP and over TCP each.
 const WINDOW: usize = 64;
@@ -117,26 +118,13 @@ fn answer_anything(server: &UdpSocket, ends: &AtomicBool) {
     let mut buffer = [0; 2048];
     while !ends.load(Ordering::Relaxed) {
         let Ok((len, from)) = server.recv_from(&mut buffer) else { continue };
-        // In the place of the OPT record there is one of an address.
-        let end = len - 11;
-        buffer[2..4].copy_from_slice(&[0x84, 0x80]);
-        (buffer[7], buffer[11]) = (1, 0);
-        let record = [0xc0, 12, 0, 1, 0, 1, 0, 0, 14, 16, 0, 4, 192, 0, 2, 1];
-        buffer[end..end + record.len()].copy_from_slice(&record);
         // Who does not read it asks again.
-        let _ = server.send_to(&buffer[..end + record.len()], from);
+        let _ = server.send_to(&answer(&buffer[..len], 3_600), from);
     }
 }
 
 fn question(nth: u64) -> Vec<u8> {
-    let mut bytes = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-    let label = format!("name-{nth}");
-    for label in [label.as_str(), "namespace", "svc", "cluster", "local"] {
-        bytes.push(label.len() as u8);
-        bytes.extend(label.bytes());
-    }
-    bytes.extend([0, 0, 1, 0, 1]);
-    bytes
+    steady::question(&format!("name-{nth}.namespace.svc.cluster.local"))
 }
 
 /// Each name, and every third a while later once more.
@@ -183,16 +171,10 @@ fn ask_stream(
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let names: Vec<u64> = all(names).collect();
     for some in names.chunks(WINDOW) {
-        let framed = some.iter().flat_map(|nth| {
-            let question = question(*nth);
-            [(question.len() as u16).to_be_bytes().to_vec(), question].concat()
-        });
-        stream.write_all(&framed.collect::<Vec<_>>())?;
+        let questions = some.iter().flat_map(|nth| framed(&question(*nth)));
+        stream.write_all(&questions.collect::<Vec<_>>())?;
         for _ in some {
-            let mut length = [0; 2];
-            stream.read_exact(&mut length)?;
-            let mut answer = vec![0; u16::from_be_bytes(length).into()];
-            stream.read_exact(&mut answer)?;
+            read_message(&mut stream)?;
         }
         done.fetch_add(some.len() as u64, Ordering::Relaxed);
     }

@@ -25,7 +25,7 @@ use conformance::random::Random;
 use conformance::scene::{Scene, all_present, number, root};
 use conformance::server::{Launch, Server, Software};
 use conformance::steady::{Sum, ask, wait_for};
-use conformance::zone::{Signing, Zone};
+use conformance::zone::Zone;
 
 const ZONE: &str = "fleet.test";
 const TRUTH: [Ipv4Addr; 1] = [Ipv4Addr::new(192, 0, 2, 1)];
@@ -43,10 +43,8 @@ struct Stage {
 
 impl Stage {
     fn new(directory: &Path) -> Result<Self> {
-        let file = directory.join("zone");
         let text = "$TTL 600\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\n* A 192.0.2.1\n";
-        std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-        let zones = [Zone::read(name(ZONE), file, Signing::Unsigned)?];
+        let zones = [Zone::write(directory, name(ZONE), text)?];
         let knot = Server::start(Software::Knot, &zones, directory)?;
         let link = Link::open(knot.address)?;
         let sections = format!("[forward]\n\".\" = [\"{}\"]\n", link.address);

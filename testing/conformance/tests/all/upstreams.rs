@@ -24,7 +24,7 @@ use conformance::names::name;
 use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Launch, Server, Software};
 use conformance::steady::{Outcome, Sum, ask, wait_for};
-use conformance::zone::{Signing, Zone};
+use conformance::zone::Zone;
 use test_support::wait;
 
 /// Whose servers are at their worst.
@@ -154,9 +154,7 @@ fn zone(directory: &Path, origin: &str, last: u8) -> Result<Zone> {
         "$TTL 60\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.{last}\n\
          * A 192.0.2.{last}\n*.brief 1 A 192.0.2.{last}\n"
     );
-    let file = directory.join(origin);
-    std::fs::write(&file, text).map_err(|e| format!("{}: {e}", file.display()))?;
-    Zone::read(name(origin), file, Signing::Unsigned)
+    Zone::write(directory, name(origin), &text)
 }
 
 impl Scenario {

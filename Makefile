@@ -380,6 +380,11 @@ campaign-fleet-histories:
 	@DUNLIN_FAULTS=$(or $(FAULTS),1000) \
 	  cargo test --package store-etcd --test all -- --ignored --nocapture faults::
 
+campaign-clients:
+	@scripts/require campaign-clients
+	@cargo build --quiet --package dunlin
+	@target=$${CARGO_TARGET_DIR:-target}; testing/clients/campaign "$$target/debug/dunlin" "$$target/clients"
+
 campaign-xdp: campaign-xdp-soak campaign-xdp-attach campaign-xdp-kernels
 
 campaign-xdp-soak:

@@ -11,7 +11,7 @@ use std::path::Path;
 
 const PAGE: &str = "docs/campaigns.md";
 /// As many targets as one table can hold, and a reader.
-const TARGETS_MAX: usize = 21;
+const TARGETS_MAX: usize = 22;
 
 /// What is wrong, a line each.
 pub fn violations(root: &Path) -> Vec<String> {

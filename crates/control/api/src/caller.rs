@@ -7,6 +7,7 @@ use crate::limits::{
     AUDIT_NAMES_MAX, BODIES_PER_PRINCIPAL_MAX, EXPORTS_PER_PRINCIPAL_MAX,
     REQUESTS_PER_PRINCIPAL_MAX,
 };
+use crate::powerdns::is_dialect;
 use crate::principal::{Principal, Verb};
 use crate::problem::Problem;
 use crate::quota::Permit;
@@ -16,8 +17,8 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Body as _;
-use hyper::header::AUTHORIZATION;
-use hyper::{HeaderMap, Method, StatusCode, Uri};
+use hyper::header::{AUTHORIZATION, HeaderValue};
+use hyper::{Method, StatusCode, Uri};
 use listen::ConnectionPermit;
 use records::{Edit, Revision, SetKey, WriteRights};
 use std::fmt::{self, Write};
@@ -274,8 +275,7 @@ fn authenticate(
                       `dunlin status` and the log show why";
         return Err(Problem::later("credentials", detail));
     }
-    identify(state, request.headers(), peer)
-        .map_err(|problem| reject(state, address, request, problem))
+    identify(state, request, peer).map_err(|problem| reject(state, address, request, problem))
 }
 
 /// Counts a request of a principal, unless it makes too many. The rate of local users is not
@@ -346,15 +346,21 @@ fn reject(state: &ApiState, client: IpAddr, request: &Request, problem: Problem)
         let (method, path) = (request.method(), request.uri().path());
         let message = "audit: unauthenticated request";
         tracing::warn!(target: "api::audit", %client, %method, path, "{message}");
-    } else if request.headers().contains_key(AUTHORIZATION) {
+    } else if request.headers().contains_key(AUTHORIZATION) || api_key(request).is_some() {
         let told = "too many invalid credentials from this client: try again later";
         return Problem::new(StatusCode::TOO_MANY_REQUESTS, "guessing", told);
     }
     problem
 }
 
-fn identify(state: &ApiState, headers: &HeaderMap, peer: &Peer) -> Result<Arc<Principal>, Problem> {
+fn identify(state: &ApiState, request: &Request, peer: &Peer) -> Result<Arc<Principal>, Problem> {
     let (credentials, now) = (&state.api.credentials, now_seconds());
+    if let Some(key) = api_key(request).filter(|_| state.api.powerdns) {
+        let found = key.to_str().ok().map(|token| credentials.of_token(token.trim(), now));
+        let found = found.unwrap_or(Err(CredentialError::Unknown));
+        return found.map_err(|error| refuse_credential(error, "no principal has this X-API-Key"));
+    }
+    let headers = request.headers();
     let mut fields = headers.get_all(AUTHORIZATION).iter();
     let (found, what) = match (fields.next(), fields.next()) {
         (None, _) => {
@@ -372,7 +378,17 @@ fn identify(state: &ApiState, headers: &HeaderMap, peer: &Peer) -> Result<Arc<Pr
             (Err(CredentialError::Unknown), "the request has more than one `Authorization`")
         }
     };
-    found.map_err(|error| match error {
+    found.map_err(|error| refuse_credential(error, what))
+}
+
+/// The token of a client of `PowerDNS`.
+fn api_key(request: &Request) -> Option<&HeaderValue> {
+    let is_dialect = is_dialect(request.uri().path());
+    request.headers().get("x-api-key").filter(|_| is_dialect)
+}
+
+fn refuse_credential(error: CredentialError, what: &str) -> Problem {
+    match error {
         CredentialError::Unknown => Problem::unauthenticated(format!(
             "{what}; send `Authorization: Bearer TOKEN` (the commands of `dunlin` take the token \
              from --token-file or DUNLIN_TOKEN); `dunlin token create` makes one"
@@ -381,7 +397,7 @@ fn identify(state: &ApiState, headers: &HeaderMap, peer: &Peer) -> Result<Arc<Pr
             "the credential of {principal} has expired: `dunlin token rotate {principal}` makes a \
              new token, to be put where --token-file or DUNLIN_TOKEN say"
         )),
-    })
+    }
 }
 
 /// The token in an `Authorization` field; the scheme is not case-sensitive (RFC 9110 §11.1).

@@ -28,6 +28,7 @@ mod journal;
 pub mod limits;
 mod manage;
 mod operate;
+mod powerdns;
 mod principal;
 mod problem;
 mod quota;

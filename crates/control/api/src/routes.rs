@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::state::{Api, ApiState};
 use crate::{
     anycast, bulk, checks, dump, endpoints, explain, fleet, import, journal, manage, operate,
-    revert, sets, snapshot, store, zones,
+    powerdns, revert, sets, snapshot, store, zones,
 };
 use axum::Router;
 use axum::routing::get;
@@ -66,19 +66,31 @@ pub fn router(api: Api) -> Router {
         let description = description.clone();
         async move { ([(CONTENT_TYPE, "application/json")], description) }
     };
-    let (router, _) = all().split_for_parts();
-    router
+    let (mut router, _) = all().split_for_parts();
+    let has_dialect = state.api.powerdns;
+    if has_dialect {
+        router = router.merge(powerdns::router());
+    }
+    let router = router
         .fallback(refuse_path)
         .method_not_allowed_fallback(refuse_method)
         .layer(axum::middleware::from_fn_with_state(state.clone(), admit))
         .with_state(state)
         // A client without a credential reads here how to get one.
-        .route("/v1/openapi.json", get(describe).fallback(refuse_method))
+        .route("/v1/openapi.json", get(describe).fallback(refuse_method));
+    match has_dialect {
+        true => router.layer(axum::middleware::from_fn(powerdns::write_errors)),
+        false => router,
+    }
 }
 
 async fn refuse_path(uri: Uri) -> Problem {
     let path = uri.path();
-    Problem::missing(format!("there is no {path}: /v1/openapi.json describes all paths"))
+    let help = match powerdns::is_dialect(path) {
+        true => "`[api] powerdns = true` serves those of PowerDNS that docs/powerdns.md lists",
+        false => "/v1/openapi.json describes all paths",
+    };
+    Problem::missing(format!("there is no {path}: {help}"))
 }
 
 async fn refuse_method(method: hyper::Method) -> Problem {

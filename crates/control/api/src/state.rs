@@ -86,6 +86,8 @@ pub struct Api {
     pub operator: Arc<dyn ServerControl>,
     /// Counters of connections and requests.
     pub counters: Arc<ApiCounters>,
+    /// Whether `PowerDNS`' API is served, too.
+    pub powerdns: bool,
     /// Requests that each principal may make in a second, at least 1.
     pub requests_per_second: u32,
     /// A folder with room for a snapshot that is restored.

@@ -222,7 +222,7 @@ pub async fn put_zone(
 
 /// Refuses a zone whose names another zone serves today, the closest one above it, unless the
 /// caller may write them there. Built-in zones have no names to lose.
-async fn check_captured(
+pub async fn check_captured(
     state: &ApiState,
     caller: &Caller,
     origin: &NameBuf,

@@ -204,6 +204,7 @@ mod tests {
         ops.hosts = ["a.example"]
         api.listen = "127.0.0.1:3"
         api.requests_per_second = 5
+        api.powerdns = true
         api.tls = { cert = "a", key = "b", client_ca = "c" }
         admin.socket = "a"
         store.kind = "redb"

@@ -105,6 +105,8 @@ pub struct Api {
     pub listen: Option<SocketAddr>,
     /// Requests a second of each principal.
     pub requests_per_second: u32,
+    /// Whether the API of `PowerDNS` is served, too.
+    pub powerdns: bool,
     /// `None`: no TLS, on a loopback address only.
     pub tls: Option<Certificates>,
 }
@@ -266,6 +268,7 @@ impl Api {
         }
         let rate = values::number(1..=1_000_000);
         let requests_per_second = section.read("requests_per_second", 20_000, rate);
+        let powerdns = section.read("powerdns", false, values::boolean);
         let tls = read_certificates(section.section("tls", "[api.tls]"));
         if tls.is_none() && listen.is_some_and(|address| !address.ip().is_loopback()) {
             let help = "name a certificate in [api.tls], or listen on 127.0.0.1";
@@ -276,7 +279,7 @@ impl Api {
             );
         }
         section.close();
-        Self { listen, requests_per_second, tls }
+        Self { listen, requests_per_second, powerdns, tls }
     }
 }
 

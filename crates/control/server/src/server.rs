@@ -306,6 +306,7 @@ impl Server {
             health: Some(self.sources.prober.clone()),
             operator: Arc::clone(self) as _,
             counters: Arc::clone(&self.rest.counters),
+            powerdns: config.api.powerdns,
             requests_per_second: config.api.requests_per_second,
             // A restored snapshot needs room.
             spool: config.server.folder().map_or_else(std::env::temp_dir, Path::to_owned),

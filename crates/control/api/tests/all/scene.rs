@@ -286,6 +286,7 @@ impl Scene {
             operator: Arc::new(Fake(Arc::clone(&credentials), control.clone())),
             counters: Arc::clone(&counters),
             requests_per_second,
+            powerdns: true,
             spool: folder.to_path_buf(),
         };
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");

@@ -358,8 +358,9 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 17] = [
+    pub(super) const PARTS: [&'static str; 18] = [
         "admin",
+        "announcer",
         "api",
         "data-plane",
         "durable",

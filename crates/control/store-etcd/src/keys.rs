@@ -12,7 +12,9 @@
 //! members/NAME                  a server, under its lease: JSON
 //! states/SERVER/CHECK/ADDRESS   what a server says of a target that it probes: JSON
 //! leaders/NAME                  the server that writes a map, under its lease
-//! kubernetes/KIND/…             an object of a cluster, as names need it: JSON
+//! kubernetes/KIND/…             an object of the cluster without a name, as names need it: JSON
+//! clusters/NAME/objects/KIND/…  the same of a cluster with a name
+//! clusters/NAME/leader          the server that writes them, under its lease
 //! wait/NAME                     the revision that a client of this server waits for
 //! anycast/servers/NAME          a server with announced addresses, until 10 minutes after its end
 //! anycast/permits/NAME          why it is withdrawn, under the same lease
@@ -32,6 +34,9 @@ use zone_manager::HealthTarget;
 /// The keys under a prefix, which ends with a slash.
 #[derive(Clone, Debug)]
 pub struct Keys(String);
+
+/// The names of the maps of clusters begin so.
+pub const CLUSTERS: &str = "clusters/";
 
 /// A key under the prefix that a full list reads.
 #[derive(Debug, PartialEq, Eq)]
@@ -145,13 +150,21 @@ impl Keys {
         (self.state(server, &target) == key).then_some((server, target))
     }
 
+    /// The key of the server that writes a map. That of a cluster is below the prefix of the
+    /// cluster, so that a credential for one cluster reaches no other.
     pub fn leader(&self, map: &str) -> String {
-        format!("{}leaders/{map}", self.0)
+        match map.starts_with(CLUSTERS) {
+            true => format!("{}{map}/leader", self.0),
+            false => format!("{}leaders/{map}", self.0),
+        }
     }
 
     /// The keys of a set of documents, or of a map.
     pub fn documents(&self, set: &str) -> String {
-        format!("{}{set}/", self.0)
+        match set.starts_with(CLUSTERS) {
+            true => format!("{}{set}/objects/", self.0),
+            false => format!("{}{set}/", self.0),
+        }
     }
 
     /// The revision in the value of the key `adopted`; [`Revision::NONE`]: there is none.
@@ -325,6 +338,15 @@ mod tests {
         ] {
             assert_eq!(keys.read(wrong.as_bytes()), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn keys_of_a_cluster_are_below_its_own_prefix() {
+        let keys = Keys::new("/dunlin");
+        let of = |map| [keys.leader(map), keys.documents(map)];
+        assert_eq!(of("kubernetes"), ["/dunlin/leaders/kubernetes", "/dunlin/kubernetes/"]);
+        let named = ["/dunlin/clusters/a/leader", "/dunlin/clusters/a/objects/"];
+        assert_eq!(of("clusters/a"), named);
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub struct EtcdMap(JoinHandle<()>);
 
 impl EtcdMap {
     /// Takes part in the elections of the server that writes the map of this name.
-    pub fn lead(link: &Arc<EtcdLink>, data_dir: &Path, name: &'static str) -> (Self, MapWriter) {
+    pub fn lead(link: &Arc<EtcdLink>, data_dir: &Path, name: &str) -> (Self, MapWriter) {
         let (task, writer) = ReplicatedMap::channel(crate::limits::MAP_EVENTS_MAX);
         let folder = crate::replica_folder(data_dir);
         let lost = format!("this server cannot write {name} for the fleet");
@@ -45,7 +45,7 @@ impl EtcdMap {
     pub fn follow(
         link: &Arc<EtcdLink>,
         data_dir: &Path,
-        name: &'static str,
+        name: &str,
     ) -> (Self, mpsc::Receiver<MapEvent>) {
         let (events, receiver) = mpsc::channel(crate::limits::MAP_EVENTS_MAX);
         let prefix = link.keys.documents(name);
@@ -80,7 +80,7 @@ struct Elected {
 struct Leadership {
     link: Arc<EtcdLink>,
     map: Arc<ReplicatedMap>,
-    name: &'static str,
+    name: Box<str>,
     ask: mpsc::Sender<MapRequest>,
     ready: watch::Receiver<bool>,
     /// What this server knows the values from, and what etcd has of that.
@@ -172,7 +172,7 @@ impl Leadership {
     fn new(
         link: &Arc<EtcdLink>,
         folder: PathBuf,
-        name: &'static str,
+        name: &str,
         MapTask { map, ask, events }: MapTask,
     ) -> Self {
         Self {
@@ -184,7 +184,7 @@ impl Leadership {
             following: None,
             folder,
             map,
-            name,
+            name: name.into(),
             ask,
             hasher: RandomState::new(),
             elected: None,
@@ -197,7 +197,7 @@ impl Leadership {
     }
 
     fn key(&self) -> String {
-        self.link.keys.leader(self.name)
+        self.link.keys.leader(&self.name)
     }
 
     /// Acts on who is elected: tries to be, writes, or gives it up.
@@ -295,7 +295,7 @@ impl Leadership {
 
     /// What etcd has, and whether that is all.
     async fn read_all(&self) -> Result<(Vec<(String, Vec<u8>)>, bool), RequestError> {
-        let (connection, prefix) = (&self.link.connection, self.link.keys.documents(self.name));
+        let (connection, prefix) = (&self.link.connection, self.link.keys.documents(&self.name));
         let got = connection.get(prefix.as_str(), GetOptions::new()).await?;
         let at = got.header().map_or(0, |header| header.revision());
         let (mut listed, mut is_complete) = (Vec::new(), false);
@@ -333,7 +333,7 @@ impl Leadership {
         let hash = |value: &Vec<u8>| self.hasher.hash_one(&value[..]);
         let is_new = |(key, value): &MapValue| known.get(key).copied() != value.as_ref().map(hash);
         let changed: Vec<MapValue> = values.into_iter().filter(is_new).collect();
-        let prefix = self.link.keys.documents(self.name);
+        let prefix = self.link.keys.documents(&self.name);
         for part in parts(&changed) {
             let op = |(key, value): &MapValue| {
                 let key = format!("{prefix}{key}");

@@ -129,15 +129,11 @@ impl Permits for EtcdPermits {
 pub struct EtcdMap;
 
 impl EtcdMap {
-    pub fn lead(link: &Arc<EtcdLink>, _: &Path, _: &'static str) -> (Self, MapWriter) {
+    pub fn lead(link: &Arc<EtcdLink>, _: &Path, _: &str) -> (Self, MapWriter) {
         match **link {}
     }
 
-    pub fn follow(
-        link: &Arc<EtcdLink>,
-        _: &Path,
-        _: &'static str,
-    ) -> (Self, mpsc::Receiver<MapEvent>) {
+    pub fn follow(link: &Arc<EtcdLink>, _: &Path, _: &str) -> (Self, mpsc::Receiver<MapEvent>) {
         match **link {}
     }
 }

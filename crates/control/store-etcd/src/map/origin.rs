@@ -46,7 +46,7 @@ impl Leadership {
         if self.following.is_none() {
             tracing::error!("{why}");
             let link = Arc::clone(&self.link);
-            let (prefix, runtime) = (link.keys.documents(self.name), link.runtime.clone());
+            let (prefix, runtime) = (link.keys.documents(&self.name), link.runtime.clone());
             let followed = FollowedKeys {
                 link,
                 prefixes: vec![prefix.clone()],

@@ -123,13 +123,13 @@ impl Node {
     }
 
     /// It takes part in the elections of the server that writes a map.
-    pub fn lead(&self, map: &'static str) -> (EtcdMap, MapWriter) {
+    pub fn lead(&self, map: &str) -> (EtcdMap, MapWriter) {
         let link = EtcdLink::start(self.settings.clone()).unwrap();
         EtcdMap::lead(&link, &self.folder, map)
     }
 
     /// It follows a map.
-    pub fn follow(&self, map: &'static str) -> (EtcdMap, mpsc::Receiver<MapEvent>) {
+    pub fn follow(&self, map: &str) -> (EtcdMap, mpsc::Receiver<MapEvent>) {
         let link = EtcdLink::start(self.settings.clone()).unwrap();
         EtcdMap::follow(&link, &self.folder, map)
     }

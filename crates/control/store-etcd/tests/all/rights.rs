@@ -1,12 +1,15 @@
 //! Users of etcd with few rights, and rights that are taken away.
 use super::node::{Node, eventually};
 use super::states::{down, target};
+use documents::{MapRequest, MapWriter, ReplicatedMap};
 use etcd_client::{
     Client, ConnectOptions, Permission, PermissionType, RoleRevokePermissionOptions,
 };
 use records::{Precondition, Refused};
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
+use store_etcd::EtcdMap;
 use test_support::etcd::Etcd;
 use tokio::runtime::{Builder, Runtime};
 
@@ -26,7 +29,7 @@ impl Guarded {
         fs::write(&password, "secret\n").unwrap();
         let root = runtime.block_on(async {
             let mut root = Client::connect(etcd.endpoints(), None).await.unwrap();
-            for user in ["root", "writer", "dns", "health", "kubernetes"] {
+            for user in ["root", "writer", "dns", "health", "kubernetes", "a", "b"] {
                 root.role_add(user).await.unwrap();
                 root.user_add(user, "secret", None).await.unwrap();
                 root.user_grant_role(user, user).await.unwrap();
@@ -35,7 +38,7 @@ impl Guarded {
         });
         let mut guarded = Self { etcd, runtime, root, password };
         guarded.grant("writer", "/dunlin/", PermissionType::Readwrite);
-        for user in ["dns", "health", "kubernetes"] {
+        for user in ["dns", "health", "kubernetes", "a", "b"] {
             guarded.grant(user, "/dunlin/", PermissionType::Read);
             guarded.grant(user, "/dunlin/members/", PermissionType::Readwrite);
             guarded.grant(user, "/dunlin/wait/", PermissionType::Readwrite);
@@ -43,6 +46,10 @@ impl Guarded {
         guarded.grant("health", "/dunlin/states/", PermissionType::Readwrite);
         guarded.grant("kubernetes", "/dunlin/kubernetes/", PermissionType::Readwrite);
         guarded.grant("kubernetes", "/dunlin/leaders/", PermissionType::Readwrite);
+        for cluster in ["a", "b"] {
+            let prefix = format!("/dunlin/clusters/{cluster}/");
+            guarded.grant(cluster, &prefix, PermissionType::Readwrite);
+        }
         let Guarded { etcd, runtime, root, .. } = &mut guarded;
         runtime.block_on(async {
             root.auth_enable().await.unwrap();
@@ -122,6 +129,76 @@ fn user_of_the_role_kubernetes_is_elected_and_writes_no_record() {
     drop((_leading, source));
     drop(cluster);
     eventually(|| other.map.leader().fault.is_some_and(|why| why.contains("permission denied")));
+    assert!(!other.map.leader().is_own);
+}
+
+/// A server that writes the objects of a cluster, with a user for that cluster alone.
+fn writer_of(guarded: &Guarded, cluster: &str) -> (Node, EtcdMap, Arc<ReplicatedMap>) {
+    let node = guarded.node(cluster);
+    let (map, MapWriter { map: shared, mut requests, .. }) =
+        node.lead(&format!("clusters/{cluster}"));
+    std::thread::spawn(move || {
+        while let Some(request) = requests.blocking_recv() {
+            if let MapRequest::Values { keys, answer } = request {
+                let value = |key: String| (key, Some(b"{}".to_vec()));
+                let _ = answer.send(keys.into_iter().map(value).collect());
+            }
+        }
+    });
+    shared.set_origin(Some(format!("the cluster {cluster}")));
+    shared.set_ready(true);
+    (node, map, shared)
+}
+
+#[test]
+fn stolen_credential_of_a_cluster_writes_no_key_of_another() {
+    let Some(guarded) = Guarded::start() else { return };
+    let (one, _one, a) = writer_of(&guarded, "a");
+    let (_other, _two, b) = writer_of(&guarded, "b");
+    eventually(|| a.leader().is_own && b.leader().is_own);
+    a.touch(["services/shop/web".to_owned()]);
+    b.touch(["services/shop/web".to_owned()]);
+    // The connection of `root` lives in this runtime.
+    let runtime = &guarded.runtime;
+    let has = |key: &str| {
+        let mut root = guarded.root.clone();
+        let got = runtime.block_on(root.get(key, None)).unwrap();
+        got.kvs().first().map(|kv| (kv.lease(), kv.value().to_vec()))
+    };
+    let objects = "/dunlin/clusters/b/objects/";
+    eventually(|| has(&format!("{objects}complete")).is_some());
+    eventually(|| has("/dunlin/clusters/a/objects/services/shop/web").is_some());
+    let leader = "/dunlin/clusters/b/leader";
+    let (lease, before) = has(leader).expect("a leader");
+
+    // All that the credential of `a` could try.
+    let options = ConnectOptions::new().with_user("a", "secret");
+    let refused: Vec<Result<(), etcd_client::Error>> = runtime.block_on(async {
+        let connected = Client::connect(guarded.etcd.endpoints(), Some(options)).await;
+        let mut stolen = connected.unwrap();
+        vec![
+            stolen.put(format!("{objects}services/shop/web"), "x", None).await.map(drop),
+            stolen.put(format!("{objects}services/shop/new"), "x", None).await.map(drop),
+            stolen.delete(format!("{objects}complete"), None).await.map(drop),
+            stolen.put(leader, "a", None).await.map(drop),
+            stolen.delete(leader, None).await.map(drop),
+            stolen.put(format!("{leader}/origin"), "x", None).await.map(drop),
+            stolen.lease_revoke(lease).await.map(drop),
+            stolen.put("/dunlin/kubernetes/services/shop/web", "x", None).await.map(drop),
+        ]
+    });
+    for (at, result) in refused.into_iter().enumerate() {
+        let why = result.expect_err(&format!("write {at}")).to_string();
+        assert!(why.contains("permission denied"), "write {at}: {why}");
+    }
+    assert_eq!(has(leader), Some((lease, before)));
+    assert!(b.leader().is_own);
+    // It is not elected for the other cluster either.
+    let (_refused, other) = one.lead("clusters/b");
+    other.map.set_origin(Some("the cluster b".into()));
+    other.map.set_ready(true);
+    eventually(|| other.map.leader().name.is_some_and(|name| name == "b"));
+    drop((_two, b));
     assert!(!other.map.leader().is_own);
 }
 

@@ -50,6 +50,7 @@ fn cluster() -> Cluster {
         zonal: true,
         endpoints: true,
         compat: Compat::CoreDns,
+        location: Box::default(),
     };
     Cluster::new(Arc::new(naming), Arc::new(Exposed::default()), 1)
 }

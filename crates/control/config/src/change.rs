@@ -212,6 +212,8 @@ mod tests {
         kubernetes.multicluster_zones = ["a"]
         kubernetes.kubeconfig = "a"
         kubernetes.context = "a"
+        kubernetes.cluster = "a"
+        kubernetes.location = "a"
         kubernetes.service = "a/b"
         kubernetes.ttl = "6s"
         kubernetes.negative_ttl = "6s"

@@ -2,8 +2,10 @@
 use super::section::Section;
 use super::{units, values};
 use crate::limits::{
-    KUBERNETES_HOLD, KUBERNETES_NAMESPACES_MAX, KUBERNETES_TTL, KUBERNETES_ZONES_MAX, TEXT_LEN_MAX,
+    CLUSTER_NAME_LEN_MAX, KUBERNETES_HOLD, KUBERNETES_NAMESPACES_MAX, KUBERNETES_TTL,
+    KUBERNETES_ZONES_MAX, TEXT_LEN_MAX,
 };
+use image::Location;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeValue;
@@ -19,6 +21,10 @@ pub struct Kubernetes {
     pub multicluster_zones: Vec<NameBuf>,
     /// How the API server is reached; `None`: as the service account of the Pod.
     pub kubeconfig: Option<PathBuf>,
+    /// The name of the cluster among those of a fleet; empty: it has none.
+    pub cluster: String,
+    /// Where the cluster is, in up to two levels; empty: not known.
+    pub location: String,
     /// The context in the kubeconfig; empty: its current one.
     pub context: String,
     /// Dunlin's own service, `NAMESPACE/NAME`, whose addresses are those of the name server.
@@ -92,6 +98,8 @@ impl Kubernetes {
                     _ => values::file(value).map(Some),
                 })
                 .map(|file| folder.join(file)),
+            cluster: section.read("cluster", String::new(), cluster_name),
+            location: section.read("location", String::new(), location),
             context: section.read("context", String::new(), values::text(TEXT_LEN_MAX)),
             service: section.read("service", "kube-system/kube-dns".into(), object_name),
             ttl: section.read("ttl", Duration::from_secs(5), units::duration(KUBERNETES_TTL)),
@@ -159,6 +167,35 @@ impl Kubernetes {
             let what = "names a zone that is not in `zones`";
             section.wrong("fallthrough", what, "name only zones of the cluster");
         }
+    }
+}
+
+/// The name of a cluster: a label in lower case; empty: none.
+fn cluster_name(value: &DeValue<'_>) -> Result<String, Wrong> {
+    let text = values::text(CLUSTER_NAME_LEN_MAX)(value)?;
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    match text.bytes().all(is_plain) && !text.starts_with('-') && !text.ends_with('-') {
+        true => Ok(text),
+        false => Err(Wrong {
+            message: format!("{:?} is not the name of a cluster", values::shorten(&text)),
+            help: Some("write lower-case letters, digits and hyphens, such as \"fra1-a\"".into()),
+        }),
+    }
+}
+
+/// The location of a cluster. Topology zone and node are two levels more.
+fn location(value: &DeValue<'_>) -> Result<String, Wrong> {
+    let path = values::text(Location::LEN_MAX)(value)?;
+    if path.is_empty() {
+        return Ok(path);
+    }
+    let location = Location::parse(&path).map_err(|why| why.to_string())?;
+    match location.levels() {
+        0..=2 => Ok(path),
+        levels => Err(Wrong {
+            message: format!("{path:?} has {levels} levels, and a cluster has 1 or 2"),
+            help: Some("its topology zones and nodes are the levels below it".into()),
+        }),
     }
 }
 

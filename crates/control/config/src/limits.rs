@@ -68,6 +68,8 @@ pub const HOSTS_FILES_MAX: usize = 16;
 /// TTL of names in hosts files.
 pub const HOSTS_TTL: std::ops::RangeInclusive<Duration> =
     Duration::ZERO..=Duration::from_secs(7 * 24 * 3600);
+/// Bytes of the name of a cluster: a label (RFC 1035 §2.3.4).
+pub const CLUSTER_NAME_LEN_MAX: usize = 63;
 /// Zones of a Kubernetes cluster.
 pub const KUBERNETES_ZONES_MAX: usize = 16;
 /// Namespaces of a cluster that are named one by one.

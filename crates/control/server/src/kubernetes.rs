@@ -12,8 +12,14 @@ use std::io;
 use std::path::Path;
 use zone_manager::ZonePublisher;
 
-/// The map of the fleet that has the objects of the cluster.
-const MAP: &str = "kubernetes";
+/// The map of the fleet that has the objects of a cluster: that of its name, or of the cluster
+/// without one.
+fn map_name(config: &config::Kubernetes) -> String {
+    match &*config.cluster {
+        "" => "kubernetes".into(),
+        name => format!("clusters/{name}"),
+    }
+}
 
 /// The thread.
 pub const THREAD: &str = source::THREAD;
@@ -51,14 +57,15 @@ pub fn start(
     if !kubernetes.is_wanted() {
         return Ok(None);
     }
+    let name = map_name(kubernetes);
     let (map, part) = match documents.link.as_ref().zip(data_dir) {
         None => (None, None),
         Some((link, folder)) if config.server.roles.kubernetes => {
-            let (map, writer) = EtcdMap::lead(link, folder, MAP);
+            let (map, writer) = EtcdMap::lead(link, folder, &name);
             (Some(map), Some(FleetPart::Writes(writer)))
         }
         Some((link, folder)) => {
-            let (map, events) = EtcdMap::follow(link, folder, MAP);
+            let (map, events) = EtcdMap::follow(link, folder, &name);
             (Some(map), Some(FleetPart::Follows(events)))
         }
     };
@@ -103,6 +110,7 @@ fn settings(config: &config::Kubernetes, data_dir: Option<&Path>) -> Settings {
                 config::Compat::Specification => Compat::Specification,
                 config::Compat::CoreDns => Compat::CoreDns,
             },
+            location: config.location.as_str().into(),
         },
         exposed: Exposed {
             namespaces: config.namespaces.iter().map(|name| name.as_str().into()).collect(),

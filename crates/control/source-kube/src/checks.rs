@@ -1,9 +1,9 @@
-//! Checks of headless services, which the annotation `dunlin.io/check` names.
+//! Checks of headless services, which the annotation `dunlin.io/check` names, and hints of slices.
 //!
 //! Only what few services need is kept here: a plain service or endpoint takes no byte more.
 use crate::cluster::{ObjectName, ServiceKey};
 use crate::limits::{CHECK_SHOWN_MAX, UNUSED_CHECKS_SHOWN};
-use crate::objects::{ServiceKind, Slice};
+use crate::objects::{Hints, ServiceKind, Slice};
 use crate::packed::{KeyRef, Table};
 use std::fmt;
 use std::sync::Arc;
@@ -20,6 +20,8 @@ pub(crate) struct Checks {
     can_check: bool,
     /// Endpoints that still serve while they end, by their slices. They are few, and soon gone.
     pub terminating: Table<Slice>,
+    /// The hints of slices. Few have some.
+    pub hints: Table<Hints>,
     /// What is unused may have changed.
     is_changed: bool,
 }
@@ -43,7 +45,8 @@ impl fmt::Display for UnusedCheck {
 impl Checks {
     pub fn new(can_check: bool) -> Self {
         let (known, named, terminating) = (CheckNames::default(), Table::new(), Table::new());
-        Self { known, named, can_check, terminating, is_changed: false }
+        let hints = Table::new();
+        Self { known, named, can_check, terminating, hints, is_changed: false }
     }
 
     /// The check of a service, if it is used.

@@ -4,6 +4,8 @@
 //! slice contributes is kept by itself. Of a ClusterIP service only the number of its ready
 //! endpoints is kept, unless they have names, too ([`Compat::CoreDns`](crate::names::Compat)).
 mod content;
+mod hints;
+mod pods;
 
 use crate::checks::Checks;
 use crate::names::{Naming, ServiceView};
@@ -217,6 +219,7 @@ impl Cluster {
             terminating = slices_of.filter_map(|at| self.checks.terminating.get(at)).collect();
             slices = terminating.iter().collect();
         }
+        let locations = self.locations_of(namespace, entry);
         let view = ServiceView {
             namespace,
             name,
@@ -225,6 +228,7 @@ impl Cluster {
             slices: &slices,
             ready: entry.ready(),
             check: check.as_deref(),
+            locations: &locations,
         };
         self.naming.service(view, records)
     }
@@ -314,6 +318,7 @@ impl Cluster {
                 }
                 if !may_be_headless {
                     checks.terminating.set((false, &object.namespace, &kept.name), None);
+                    checks.hints.set((false, &object.namespace, &kept.name), None);
                 }
             }
         });
@@ -357,10 +362,12 @@ impl Cluster {
                 changed = self.edit(key, |entry, checks| {
                     entry.slices.retain(|kept| kept.name != name);
                     checks.terminating.set((false, &namespace, &name), None);
+                    checks.hints.set((false, &namespace, &name), None);
                 });
             }
         }
-        let Some(KeptSliceOf { service, is_import, ready, slice, terminating }) = slice else {
+        let Some(KeptSliceOf { service, is_import, ready, slice, terminating, hints }) = slice
+        else {
             return changed;
         };
         let key = (is_import, ObjectName::new(&namespace, &service));
@@ -368,6 +375,8 @@ impl Cluster {
         changed.extend(self.edit(key, |entry, checks| {
             let terminating = terminating.as_deref().filter(|_| entry.may_be_headless());
             checks.terminating.set((false, &namespace, &name), terminating);
+            let hints = hints.filter(|_| !is_import && entry.may_be_headless());
+            checks.hints.set((false, &namespace, &name), hints.as_ref());
             let slice = slice.filter(|_| entry.needs_endpoints(&naming));
             let kept = KeptSlice { name, ready, slice };
             match entry.slices.iter_mut().find(|other| other.name == kept.name) {
@@ -423,45 +432,6 @@ impl Cluster {
             true => self.naming.namespace(namespace),
             false => Records::default(),
         }
-    }
-
-    fn records_of_pod(&self, namespace: &str, address: IpAddr) -> Records {
-        let key = (Box::from(namespace), address);
-        match self.is_exposed(namespace) && self.pod_addresses.contains_key(&key) {
-            true => self.naming.pod(namespace, address),
-            false => Records::default(),
-        }
-    }
-
-    /// A pod came, changed, or went (`None`).
-    pub fn put_pod(&mut self, object: ObjectName, ips: Option<Box<[IpAddr]>>) -> Vec<RecordChange> {
-        let namespace = object.namespace.clone();
-        let before = match ips.clone() {
-            Some(ips) => self.pods.insert(object, ips),
-            None => self.pods.remove(&object),
-        };
-        let (before, after) = (before.unwrap_or_default(), ips.unwrap_or_default());
-        let mut touched: Vec<IpAddr> = before.iter().chain(&after).copied().collect();
-        touched.sort_unstable();
-        touched.dedup();
-        let all = |cluster: &Self| -> Vec<Records> {
-            touched.iter().map(|address| cluster.records_of_pod(&namespace, *address)).collect()
-        };
-        let old = all(self);
-        for address in &after {
-            *self.pod_addresses.entry((namespace.clone(), *address)).or_default() += 1;
-        }
-        for address in &before {
-            let key = (namespace.clone(), *address);
-            if let Some(count) = self.pod_addresses.get_mut(&key) {
-                *count -= 1;
-                if *count == 0 {
-                    self.pod_addresses.remove(&key);
-                }
-            }
-        }
-        let new = all(self);
-        old.into_iter().zip(new).flat_map(|(old, new)| changes(old, new)).collect()
     }
 
     /// All records of services, namespaces and pods, in parts. Of services only those of `only`,

@@ -1,7 +1,7 @@
 //! The objects of a cluster, as the servers of a fleet share them: each is a key, and its value is
 //! JSON. One server that watches the API server writes them; those that do not watch it follow.
 use crate::cluster::{Cluster, ObjectName};
-use crate::objects::{KeptSliceOf, Service, Slice};
+use crate::objects::{Hints, KeptSliceOf, Service, Slice};
 use crate::records::RecordChange;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -49,6 +49,8 @@ struct SliceValue {
     slice: Option<Slice>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     terminating: Option<Box<Slice>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hints: Option<Hints>,
 }
 
 #[derive(Deserialize, Serialize)]
@@ -143,8 +145,9 @@ pub(crate) fn value(cluster: &Cluster, key: &str) -> Option<Vec<u8>> {
         1 => service(false),
         2 => service(true),
         3 => cluster.kept_slice(&object).map(|kept| {
-            let KeptSliceOf { service, is_import, ready, slice, terminating } = kept;
-            json(&SliceValue { format: FORMAT, service, is_import, ready, slice, terminating })
+            let KeptSliceOf { service, is_import, ready, slice, terminating, hints } = kept;
+            let format = FORMAT;
+            json(&SliceValue { format, service, is_import, ready, slice, terminating, hints })
         }),
         _ => {
             let addresses = cluster.pods.get(&object)?.clone();
@@ -172,8 +175,8 @@ pub(crate) fn read(key: &str, value: Option<&[u8]>) -> Result<Shared, String> {
         2 => Shared::Import(object, parsed::<ServiceValue>(value)?.map(|found| found.service)),
         3 => {
             let kept = parsed::<SliceValue>(value)?.map(|found| {
-                let SliceValue { service, is_import, ready, slice, terminating, .. } = found;
-                KeptSliceOf { service, is_import, ready, slice, terminating }
+                let SliceValue { service, is_import, ready, slice, terminating, hints, .. } = found;
+                KeptSliceOf { service, is_import, ready, slice, terminating, hints }
             });
             Shared::Slice(object, kept)
         }

@@ -3,9 +3,11 @@
 //! CoreDNS know beyond it.
 //!
 //! These are pure functions. `names/tests.rs` cites each sentence of the specification.
+mod rules;
+
 use crate::objects::{Endpoint, Port, Service, ServiceKind, Slice};
 use crate::records::{Place, Records};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use wire::{Name, NameBuf, Rtype};
 
@@ -72,6 +74,8 @@ pub struct Naming {
     pub endpoints: bool,
     /// Which names services have.
     pub compat: Compat,
+    /// Where the cluster is; empty: not known.
+    pub location: Box<str>,
 }
 
 /// A service with its slices.
@@ -91,6 +95,8 @@ pub struct ServiceView<'s> {
     pub ready: u64,
     /// The check of its addresses, if it is headless.
     pub check: Option<&'s str>,
+    /// The locations of the clients of its endpoints, below that of the cluster, if all have one.
+    pub locations: &'s BTreeMap<IpAddr, Box<str>>,
 }
 
 /// Whether a text from an object can be a label (RFC 1123 §2.1): letters, digits and hyphens, with
@@ -126,6 +132,14 @@ fn address_record(address: IpAddr) -> (Rtype, Box<[u8]>) {
         IpAddr::V4(ip) => (Rtype::A, ip.octets().into()),
         IpAddr::V6(ip) => (Rtype::AAAA, ip.octets().into()),
     }
+}
+
+/// The data of an SRV record.
+fn srv_data(port: u16, target: Name<'_>) -> Box<[u8]> {
+    let mut data = PRIORITY_AND_WEIGHT.to_vec();
+    data.extend_from_slice(&port.to_be_bytes());
+    data.extend_from_slice(target.as_bytes());
+    data.into()
 }
 
 /// The reverse name of an address, in wire form (specification 2.3.3; RFC 1035 §3.5, RFC 3596
@@ -274,6 +288,9 @@ impl Naming {
                 ServiceKind::ClusterIp(_) => {}
                 ServiceKind::Headless if self.endpoints => {
                     writer.headless(view);
+                    if !self.falls_through(at) {
+                        writer.locate(view);
+                    }
                     if let Some(check) = view.check.filter(|_| !self.falls_through(at)) {
                         writer.check(view, check);
                     }
@@ -315,10 +332,7 @@ impl ServiceWriter<'_, '_> {
 
     /// Specification 2.3.2, 2.4.2.
     fn srv(&mut self, owner: Name<'_>, port: u16, target: Name<'_>) {
-        let mut data = PRIORITY_AND_WEIGHT.to_vec();
-        data.extend_from_slice(&port.to_be_bytes());
-        data.extend_from_slice(target.as_bytes());
-        self.add(owner, Rtype::SRV, data.into());
+        self.add(owner, Rtype::SRV, srv_data(port, target));
     }
 
     fn srv_to(&mut self, owner: Name<'_>, port: u16, slice: &Slice, endpoint: &Endpoint) {
@@ -404,24 +418,6 @@ impl ServiceWriter<'_, '_> {
             && view.slices.iter().any(|s| !s.endpoints.is_empty())
         {
             self.zonal(view.slices);
-        }
-    }
-
-    /// The names with the addresses of several endpoints get a check. Those of one endpoint, and
-    /// SRV records, name it whatever its check says.
-    fn check(&mut self, view: ServiceView<'_>, check: &str) {
-        self.out.add_check(self.place, self.name.as_bytes(), check);
-        if !self.naming.zonal {
-            return;
-        }
-        let endpoints = view.slices.iter().flat_map(|slice| &slice.endpoints);
-        let zones: BTreeSet<&str> = endpoints.filter_map(|one| one.zone.as_deref()).collect();
-        let zones = zones.into_iter().filter(|zone| are_labels(zone));
-        let each = zones.flat_map(|zone| [(zone, "pin"), (zone, "prefer")]);
-        for (zone, directive) in each.chain([("*", "prefer")]) {
-            if let Some(name) = name_of(&[zone, directive, "_zone"], self.name) {
-                self.out.add_check(self.place, name.as_name().as_bytes(), check);
-            }
         }
     }
 

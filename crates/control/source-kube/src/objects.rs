@@ -2,6 +2,10 @@
 //!
 //! Everything else of an object is skipped while it is read: an object becomes a compact record in
 //! the stream, and is never held as a whole.
+mod hints;
+
+pub use hints::Hints;
+use hints::RawHints;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -107,6 +111,8 @@ pub struct SliceOf {
     pub slice: Slice,
     /// Its endpoints that still serve while they end, if there are any.
     pub terminating: Option<Box<Slice>>,
+    /// Which clients its endpoints are for; `None`: for all.
+    pub hints: Option<Hints>,
 }
 
 /// A slice as another server of the fleet has kept it.
@@ -122,13 +128,15 @@ pub struct KeptSliceOf {
     pub slice: Option<Slice>,
     /// As in [`SliceOf`].
     pub terminating: Option<Box<Slice>>,
+    /// As in [`SliceOf`].
+    pub hints: Option<Hints>,
 }
 
 impl From<SliceOf> for KeptSliceOf {
     fn from(of: SliceOf) -> Self {
-        let SliceOf { service, is_import, slice, terminating } = of;
+        let SliceOf { service, is_import, slice, terminating, hints } = of;
         let ready = slice.endpoints.len() as u32;
-        Self { service, is_import, ready, slice: Some(slice), terminating }
+        Self { service, is_import, ready, slice: Some(slice), terminating, hints }
     }
 }
 
@@ -204,6 +212,7 @@ struct RawEndpoint {
     hostname: Option<Box<str>>,
     target_ref: Option<TargetRef>,
     zone: Option<Box<str>>,
+    hints: Option<RawHints>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -432,7 +441,9 @@ impl Kind for Slices {
         let terminating = slice_of(RawEndpoint::is_ending);
         let terminating = (!terminating.endpoints.is_empty()).then(|| terminating.into());
         let slice = slice_of(RawEndpoint::is_ready);
-        Some(SliceOf { service: service.clone(), is_import, slice, terminating })
+        let ready = raw.endpoints.iter().flatten().filter(|endpoint| endpoint.is_ready());
+        let hints = hints::of(ready);
+        Some(SliceOf { service: service.clone(), is_import, slice, terminating, hints })
     }
 }
 

@@ -142,9 +142,15 @@ fn fitting(sampler: &mut Sampler, change: RecordChange) -> RecordChange {
             let set = sampler.fit(&key, set);
             RecordChange::Set(key, Some(set))
         }
-        RecordChange::Checked(key, set, check) => {
+        RecordChange::Ruled(key, set, mut rules) => {
+            let members = set.1.len();
             let set = sampler.fit(&key, set);
-            RecordChange::Checked(key, set, check)
+            if set.1.len() != members {
+                // Rules of single members would be those of others.
+                *rules =
+                    SetRules { check: std::mem::take(&mut rules.check), ..SetRules::default() };
+            }
+            RecordChange::Ruled(key, set, rules)
         }
         RecordChange::Set(key, None) => {
             sampler.remove(&key);
@@ -168,8 +174,8 @@ fn converted(change: RecordChange) -> Option<(Place, Change)> {
         RecordChange::Set((place, owner, rtype), Some(set)) => {
             (place, Change::Set(put(name(&owner)?, rtype, set)))
         }
-        RecordChange::Checked((place, owner, rtype), (ttl, data), check) => {
-            let policy = Policy::new(SetRules { check, ..SetRules::default() });
+        RecordChange::Ruled((place, owner, rtype), (ttl, data), rules) => {
+            let policy = Policy::new(*rules);
             let value = SetValue { ttl, policy, data };
             (place, Change::Set(Edit::put(name(&owner)?, rtype, value)))
         }

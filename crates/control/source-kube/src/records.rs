@@ -1,4 +1,6 @@
 //! Record sets, and what changes from some to others.
+use image::ORDERED_MAX;
+use model::{Choice, SetRules};
 use std::collections::{BTreeMap, BTreeSet};
 use wire::Rtype;
 
@@ -22,6 +24,8 @@ pub struct Records {
     sets: BTreeMap<SetKey, Set>,
     /// The checks of sets that have one.
     checks: BTreeMap<SetKey, Box<str>>,
+    /// Where the clients of single records are.
+    locations: BTreeMap<SetKey, BTreeMap<Box<[u8]>, Box<str>>>,
     /// With whether they stand for addresses.
     names: BTreeSet<(u8, Box<[u8]>, bool)>,
     /// Names that were left out because they are too long.
@@ -35,8 +39,8 @@ pub struct Records {
 pub enum RecordChange {
     /// The whole set, which belongs to one object; `None` removes it.
     Set(SetKey, Option<Set>),
-    /// The same for a set of addresses with this check.
-    Checked(SetKey, Set, Box<str>),
+    /// The same for a set with rules.
+    Ruled(SetKey, Set, Box<SetRules>),
     /// These records join a set of reverse names.
     Add(SetKey, Set),
     /// These records leave a set of reverse names.
@@ -77,6 +81,32 @@ impl Records {
         }
     }
 
+    /// Notes where the clients of a record are.
+    pub fn locate(&mut self, place: Place, name: &[u8], rtype: Rtype, data: &[u8], path: &str) {
+        if self.only.is_none_or(|only| only == place) {
+            let of_set = self.locations.entry((place, name.into(), rtype)).or_default();
+            of_set.insert(data.into(), path.into());
+        }
+    }
+
+    /// The rules of a set; `None`: it has none.
+    pub fn rules(&self, key: &SetKey) -> Option<SetRules> {
+        let (_, data) = self.sets.get(key)?;
+        let mut rules = SetRules {
+            check: self.checks.get(key).cloned().unwrap_or_default(),
+            ..SetRules::default()
+        };
+        let of_set = self.locations.get(key).filter(|_| data.len() <= ORDERED_MAX);
+        let locations = data.iter().map(|data| of_set.and_then(|of| of.get(data)).cloned());
+        // With one location for all, each client gets all.
+        if let Some(locations) = locations.collect::<Option<Box<[_]>>>()
+            && locations.iter().any(|one| *one != locations[0])
+        {
+            (rules.choice, rules.locations) = (Choice::Nearest, locations);
+        }
+        rules.has_choice().then_some(rules)
+    }
+
     /// Notes that a name exists.
     pub fn add_name(&mut self, zone: u8, name: &[u8]) {
         self.names.insert((zone, name.into(), false));
@@ -90,11 +120,6 @@ impl Records {
     /// Each set, in order of its key.
     pub fn sets(&self) -> impl Iterator<Item = (&SetKey, &Set)> {
         self.sets.iter()
-    }
-
-    /// The check of a set.
-    pub fn check(&self, key: &SetKey) -> Option<&str> {
-        self.checks.get(key).map(|check| &**check)
     }
 
     /// A set.
@@ -111,12 +136,13 @@ impl Records {
 /// The changes from some records to others.
 pub fn changes(mut old: Records, mut new: Records) -> Vec<RecordChange> {
     let mut changes = Vec::new();
-    for (key, set) in new.sets {
-        let (had, check) = (old.checks.remove(&key), new.checks.remove(&key));
+    for key in new.sets.keys().cloned().collect::<Vec<_>>() {
+        let (had, rules) = (old.rules(&key), new.rules(&key));
+        let Some(set) = new.sets.remove(&key) else { continue };
         match (key.0, old.sets.remove(&key)) {
-            (_, Some(old)) if old == set && had == check => {}
-            (Place::Zone(_), _) => changes.push(match check {
-                Some(check) => RecordChange::Checked(key, set, check),
+            (_, Some(old)) if old == set && had == rules => {}
+            (Place::Zone(_), _) => changes.push(match rules {
+                Some(rules) => RecordChange::Ruled(key, set, rules.into()),
                 None => RecordChange::Set(key, Some(set)),
             }),
             (Place::Reverse, None) => changes.push(RecordChange::Add(key, set)),

@@ -2,6 +2,7 @@
 //! form of [`durable`]: for each object its length (4 bytes, little-endian) and its bytes.
 use crate::cluster::{Cluster, Entry, ObjectName};
 use crate::limits::SAVED_OBJECT_LEN_MAX;
+use crate::objects::Hints;
 use crate::packed::KeyRef;
 use durable::{FileForm, OldForm, OldSum};
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,8 @@ enum Object<'o> {
     Pod(&'o str, &'o str, Box<[IpAddr]>),
     /// A service, after it was written, and the check that it names.
     Check(#[serde(borrow)] KeyRef<'o>, &'o str),
+    /// The hints of a slice, by its name.
+    Hints(#[serde(borrow)] KeyRef<'o>, Hints),
 }
 
 /// Saves the state of a cluster. The old file stays until the new one is complete and durable.
@@ -67,6 +70,9 @@ fn write(out: &mut dyn Write, cluster: &Cluster) -> io::Result<()> {
     }
     for (key, check) in cluster.checks.named() {
         object(&Object::Check(key, &check))?;
+    }
+    for (key, hints) in cluster.checks.hints.iter() {
+        object(&Object::Hints(key, hints))?;
     }
     for (pod, ips) in &cluster.pods {
         object(&Object::Pod(&pod.namespace, &pod.name, ips.clone()))?;
@@ -116,6 +122,7 @@ fn take(cluster: &mut Cluster, object: Object<'_>) {
             let kind = cluster.services.get(key).and_then(|of| of.service).map(|of| of.kind);
             cluster.checks.name(key, Some(check), kind.as_ref());
         }
+        Object::Hints(key, hints) => cluster.checks.hints.set(key, Some(&hints)),
         Object::Pod(namespace, name, ips) => {
             drop(cluster.put_pod(ObjectName::new(namespace, name), Some(ips)));
         }

@@ -45,8 +45,16 @@ pub fn changes(changes: &[RecordChange]) -> Vec<String> {
         .iter()
         .map(|change| match change {
             RecordChange::Set(key, of) => set("=", key, of.as_ref().map_or(&[], |(_, all)| all)),
-            RecordChange::Checked(key, (_, all), check) => {
-                format!("{} by {check}", set("=", key, all))
+            RecordChange::Ruled(key, (_, all), rules) => {
+                let by = match &*rules.check {
+                    "" => String::new(),
+                    check => format!(" by {check}"),
+                };
+                let at = match rules.locations.is_empty() {
+                    true => String::new(),
+                    false => format!(" at {}", rules.locations.join(", ")),
+                };
+                format!("{}{by}{at}", set("=", key, all))
             }
             RecordChange::Add(key, (_, all)) => set("+", key, all),
             RecordChange::Take(key, (_, all)) => set("-", key, all),

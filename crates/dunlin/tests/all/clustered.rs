@@ -17,8 +17,19 @@ pub fn answer(server: SocketAddr, name: &str, rtype: Rtype) -> Option<String> {
     exchange(server, name, rtype).map(|reply| text(&reply))
 }
 
+/// The same for a client that a resolver names (RFC 7871).
+pub fn answer_to(client: [u8; 4], server: SocketAddr, name: &str, rtype: Rtype) -> Option<String> {
+    let option = [&[0, 8, 0, 8, 0, 1, 32, 0], &client[..]].concat();
+    exchange_with(&option, server, name, rtype).map(|reply| text(&reply))
+}
+
 /// The reply to this question. `None`: none came.
 pub fn exchange(server: SocketAddr, name: &str, rtype: Rtype) -> Option<Vec<u8>> {
+    exchange_with(&[], server, name, rtype)
+}
+
+/// The same with these options of EDNS.
+fn exchange_with(options: &[u8], server: SocketAddr, name: &str, rtype: Rtype) -> Option<Vec<u8>> {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
     // Recursion is desired; EDNS with 4096 bytes.
@@ -26,7 +37,8 @@ pub fn exchange(server: SocketAddr, name: &str, rtype: Rtype) -> Option<Vec<u8>>
     let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).expect("a name");
     query.extend(name.as_name().as_bytes());
     query.extend(rtype.0.to_be_bytes());
-    query.extend([0, 1, 0, 0, 41, 16, 0, 0, 0, 0, 0, 0, 0]);
+    query.extend([0, 1, 0, 0, 41, 16, 0, 0, 0, 0, 0, 0, options.len() as u8]);
+    query.extend(options);
     socket.connect(server).expect("connected");
     // A refused port fails the one or the other.
     socket.send(&query).ok()?;

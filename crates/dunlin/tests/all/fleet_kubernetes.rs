@@ -99,6 +99,40 @@ fn server_without_access_to_the_api_server_answers_what_another_one_writes() {
     expect(dns.served.address, &later, Rtype::A, &format!("NOERROR; A {}", address(3)));
 }
 
+/// Two clusters with the same names in one etcd: each is answered by its own servers.
+#[test]
+#[ignore = "cluster: it starts an API server"]
+fn two_clusters_in_one_etcd_are_answered_apart() {
+    let Some(one) = Cluster::start_or_skip() else { return };
+    let Some(two) = Cluster::start_or_skip() else { return };
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let clusters = [(&one, "fra1-a", 1), (&two, "fra1-b", 2)];
+    let nodes = clusters.map(|(cluster, name, last)| {
+        cluster.create(&objects::namespace("shop"));
+        let web = create(cluster, "web", last);
+        let named = format!("cluster = \"{name}\"");
+        let watching = section(&cluster.kubeconfig(), &named);
+        let roles = "roles = [\"kubernetes\"]";
+        let writer = Node::start_with(&format!("fk-w-{name}"), &etcd, roles, &watching);
+        let follows = format!("[kubernetes]\nzones = [\"cluster.local\"]\n{named}\n");
+        let roles = "roles = [\"dns\"]";
+        let dns = Node::start_with(&format!("fk-d-{name}"), &etcd, roles, &follows);
+        (writer, dns, web, format!("NOERROR; A {}", address(last)))
+    });
+    for (writer, dns, web, known) in &nodes {
+        expect(dns.served.address, web, Rtype::A, known);
+        until_true("it leads its cluster", || leads(writer));
+    }
+    // What happens in one cluster does not touch the other.
+    delete(&one, "web");
+    let new = create(&two, "new", 3);
+    let [(_, first, web, _), (_, second, _, known)] = &nodes;
+    expect(first.served.address, web, Rtype::A, "NXDOMAIN");
+    expect(second.served.address, &new, Rtype::A, &format!("NOERROR; A {}", address(3)));
+    assert_eq!(answer(second.served.address, web, Rtype::A).as_ref(), Some(known));
+    assert_eq!(answer(first.served.address, &new, Rtype::A).as_deref(), Some("NXDOMAIN"));
+}
+
 /// Two writers, one of which is killed or stopped at a time, while services come and go.
 #[test]
 #[ignore = "cluster: it starts an API server"]

@@ -39,6 +39,7 @@ mod journal;
 mod kubernetes;
 mod kubernetes_checks;
 mod kubernetes_faults;
+mod kubernetes_hints;
 mod kubernetes_manifests;
 mod kubernetes_names;
 mod kubernetes_outages;

@@ -40,6 +40,7 @@ pub fn naming() -> Naming {
         zonal: false,
         endpoints: true,
         compat: compat(),
+        location: Box::default(),
     }
 }
 
@@ -95,7 +96,7 @@ pub fn cluster(services: u32) -> Cluster {
             let service = format!("web-{service}").into();
             cluster.put_slice(
                 object,
-                Some(SliceOf { service, is_import: false, slice, terminating: None }),
+                Some(SliceOf { service, is_import: false, slice, terminating: None, hints: None }),
             );
         }
     }

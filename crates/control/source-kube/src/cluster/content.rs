@@ -12,8 +12,9 @@ impl Cluster {
         let entry = self.services.get((is_import, namespace, &service))?;
         let kept = entry.slices.into_iter().find(|kept| kept.name == *name)?;
         let terminating = self.checks.terminating.get((false, namespace, name)).map(Box::new);
+        let hints = self.checks.hints.get((false, namespace, name));
         let KeptSlice { ready, slice, .. } = kept;
-        Some(KeptSliceOf { service, is_import, ready, slice, terminating })
+        Some(KeptSliceOf { service, is_import, ready, slice, terminating, hints })
     }
 
     /// The addresses that at least so many services or endpoints have.

@@ -2,13 +2,15 @@
 use super::*;
 use crate::names::tests::naming;
 use crate::names::{Compat, PodNames};
-use crate::objects::{Endpoint, Port};
+use crate::objects::{Endpoint, Hints, Port};
 use crate::records::SetKey;
 use crate::text;
+use model::SetRules;
 use std::collections::BTreeMap;
 use wire::Rtype;
 
 mod checks;
+mod hints;
 
 pub(crate) fn cluster(pods: PodNames) -> Cluster {
     cluster_with(Naming { pods, ..naming() })
@@ -48,7 +50,8 @@ fn slice(service: &str, addresses: &[&str]) -> Option<SliceOf> {
     };
     let endpoints = addresses.iter().map(endpoint).collect();
     let slice = Slice { ports: Box::default(), cluster: Box::default(), endpoints };
-    Some(SliceOf { service: service.into(), is_import: false, slice, terminating: None })
+    let service = service.into();
+    Some(SliceOf { service, is_import: false, slice, terminating: None, hints: None })
 }
 
 fn object(name: &str) -> ObjectName {
@@ -196,7 +199,7 @@ fn a_pod_has_a_name_while_some_pod_has_the_address() {
 /// A server that applies changes as the zone manager does.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Served {
-    checks: BTreeMap<SetKey, Box<str>>,
+    rules: BTreeMap<SetKey, SetRules>,
     sets: BTreeMap<SetKey, Vec<Box<[u8]>>>,
     names: std::collections::BTreeSet<(u8, Box<[u8]>)>,
 }
@@ -206,14 +209,14 @@ impl Served {
         for change in changes {
             match change {
                 RecordChange::Set(key, set) => {
-                    self.checks.remove(&key);
+                    self.rules.remove(&key);
                     match set {
                         Some((_, set)) => drop(self.sets.insert(key, set)),
                         None => drop(self.sets.remove(&key)),
                     }
                 }
-                RecordChange::Checked(key, (_, set), check) => {
-                    self.checks.insert(key.clone(), check);
+                RecordChange::Ruled(key, (_, set), rules) => {
+                    self.rules.insert(key.clone(), *rules);
                     self.sets.insert(key, set);
                 }
                 RecordChange::Add(key, (_, set)) => {
@@ -307,27 +310,32 @@ pub(crate) fn event(cluster: &mut Cluster, random: &mut fastrand::Rng) -> Vec<Re
             cluster.put_pod(object, (!ips.is_empty()).then_some(ips))
         }
         4 => cluster.put_slice(object, None),
-        _ => {
-            let mut endpoints = || {
-                let endpoints = (0..random.usize(..4)).map(|_| Endpoint {
-                    address: address(random),
-                    host: random.bool().then(|| ["x", "y"][random.usize(..2)].into()),
-                    zone: None,
-                });
-                endpoints.collect()
-            };
-            let (endpoints, ending) = (endpoints(), endpoints());
-            let port =
-                Port { name: "http".into(), protocol: "tcp".into(), number: random.u16(80..82) };
-            let ports: Box<[Port]> = if random.bool() { [port].into() } else { Box::default() };
-            let slice = Slice { ports, cluster: Box::default(), endpoints };
-            let ending = Slice { endpoints: ending, ..slice.clone() };
-            let terminating = random.bool().then(|| Box::new(ending));
-            let service = service.into();
-            let of = SliceOf { service, is_import: false, slice, terminating };
-            cluster.put_slice(object, Some(of))
-        }
+        _ => cluster.put_slice(object, Some(any_slice(service, random))),
     }
+}
+
+/// A slice of a service with some endpoints, hints, and endpoints that end.
+fn any_slice(service: &str, random: &mut fastrand::Rng) -> SliceOf {
+    let address = |random: &mut fastrand::Rng| IpAddr::from([10, 3, 0, random.u8(1..6)]);
+    let mut endpoints = || {
+        let endpoints = (0..random.usize(..4)).map(|_| Endpoint {
+            address: address(random),
+            host: random.bool().then(|| ["x", "y"][random.usize(..2)].into()),
+            zone: None,
+        });
+        endpoints.collect()
+    };
+    let (endpoints, ending) = (endpoints(), endpoints());
+    let port = Port { name: "http".into(), protocol: "tcp".into(), number: random.u16(80..82) };
+    let ports: Box<[Port]> = if random.bool() { [port].into() } else { Box::default() };
+    let slice = Slice { ports, cluster: Box::default(), endpoints };
+    let ending = Slice { endpoints: ending, ..slice.clone() };
+    let terminating = random.bool().then(|| Box::new(ending));
+    let service = service.into();
+    let hint = |one: &Endpoint| (one.address, ["a", "b/n"][random.usize(..2)].into());
+    let hints: Hints = slice.endpoints.iter().map(hint).collect();
+    let hints = Some(hints).filter(|hints| !hints.is_empty() && random.u8(..4) > 0);
+    SliceOf { service, is_import: false, slice, terminating, hints }
 }
 
 /// The clock is the serial, and may be stepped: serials go on nevertheless (RFC 1982), and no

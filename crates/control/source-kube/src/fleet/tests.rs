@@ -111,6 +111,7 @@ fn endpoints_are_written_again_once_their_service_is_headless_again() {
             ready: 1,
             slice: Some(slice),
             terminating: None,
+            hints: None,
         };
         Shared::Slice(ObjectName::new("shop", "pets-1"), Some(kept))
     };

@@ -18,6 +18,7 @@ pub(crate) fn naming() -> Naming {
         zonal: false,
         endpoints: true,
         compat: Compat::Specification,
+        location: Box::default(),
     }
 }
 
@@ -52,6 +53,7 @@ fn try_records(
         slices: &slices,
         ready,
         check: None,
+        locations: &BTreeMap::default(),
     };
     naming.service(view, Records::default())
 }
@@ -425,6 +427,7 @@ fn imported_services_have_the_names_of_their_clusters() {
             slices,
             ready: 1,
             check: None,
+            locations: &BTreeMap::default(),
         };
         text::all(&naming.service(view, Records::default()))
     };

@@ -1,6 +1,6 @@
 //! The stored fields of objects as the API server sends them.
 use super::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn keep<K: Kind>(object: serde_json::Value) -> Option<K::Kept> {
     K::keep(serde_json::from_value(object).expect("an object"), EndpointNaming::default())
@@ -93,4 +93,35 @@ fn an_import_has_the_addresses_of_its_set_or_none() {
     let ips = json!({ "type": "ClusterSetIP", "ips": ["10.0.0.1"] });
     assert!(matches!(import(ips), Some(ServiceKind::ClusterIp(ips)) if ips.len() == 1));
     assert_eq!(import(json!({ "type": "Headless" })), Some(ServiceKind::Headless));
+}
+
+/// As in kube-proxy: hints count only if each ready endpoint has one.
+#[test]
+fn hints_of_a_slice_name_one_location_for_each_ready_endpoint() {
+    let of = |hints: &[Value]| {
+        let endpoint = |(at, hints): (usize, &Value)| {
+            let addresses = [format!("10.0.0.{at}")];
+            json!({ "addresses": addresses, "zone": "Own", "hints": hints })
+        };
+        let mut endpoints: Vec<Value> = hints.iter().enumerate().map(endpoint).collect();
+        let conditions = json!({ "ready": false });
+        endpoints.push(json!({ "addresses": ["10.0.0.9"], "conditions": conditions }));
+        let kept = keep::<Slices>(json!({
+            "metadata": { "labels": { "kubernetes.io/service-name": "web" } },
+            "endpoints": endpoints,
+        }));
+        let hints = kept.expect("a slice").hints?;
+        let paths: Vec<String> = hints.iter().map(|(_, path)| path.to_string()).collect();
+        Some(paths.join(" "))
+    };
+    let zone = |name: &str| json!({ "forZones": [{ "name": name }] });
+    let both = json!({ "forZones": [{ "name": "a" }], "forNodes": [{ "name": "N1" }] });
+    let node = json!({ "forNodes": [{ "name": "n1" }] });
+    let two = json!({ "forZones": [{ "name": "a" }, { "name": "b" }] });
+    let expected = Some("a a/n1 own/n1".to_owned());
+    assert_eq!(of(&[zone("A"), both, node]), expected);
+    for none in [json!(null), json!({}), two, zone("")] {
+        assert_eq!(of(&[zone("a"), none.clone()]), None, "{none}");
+    }
+    assert_eq!(of(&[]), None);
 }

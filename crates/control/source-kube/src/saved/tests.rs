@@ -40,7 +40,13 @@ fn filled() -> Cluster {
         let plain = Endpoint { address: address("fd01::9"), host: None, zone: None };
         let endpoints = [pet, plain].into();
         let slice = Slice { ports: ports.clone(), cluster: Box::default(), endpoints };
-        let of = SliceOf { service: name.into(), is_import: false, slice, terminating: None };
+        let of = SliceOf {
+            service: name.into(),
+            is_import: false,
+            slice,
+            terminating: None,
+            hints: None,
+        };
         cluster.put_slice(object(&format!("{name}-1")), Some(of));
     }
     cluster.put_pod(object("pod"), Some([address("10.3.0.1")].into()));

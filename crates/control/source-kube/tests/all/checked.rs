@@ -27,7 +27,7 @@ fn save(folder: &Path) {
         let endpoints = [endpoint(1), endpoint(2)].into();
         let slice = Slice { ports: Box::default(), cluster: Box::default(), endpoints };
         let service = name.into();
-        let of = SliceOf { service, is_import: false, slice, terminating: None };
+        let of = SliceOf { service, is_import: false, slice, terminating: None, hints: None };
         cluster.put_slice(ObjectName::new("shop", name), Some(of));
     }
     saved::save(folder, &["cluster.local.".to_owned()], &cluster).expect("it is saved");

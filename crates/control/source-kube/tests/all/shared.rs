@@ -30,8 +30,13 @@ fn cluster(services: usize) -> Cluster {
         let endpoints = [endpoint].into();
         let slice = Slice { ports: Box::default(), cluster: Box::default(), endpoints };
         cluster.put_service((false, ObjectName::new("shop", &name)), Some(service));
-        let of =
-            SliceOf { service: name.as_str().into(), is_import: false, slice, terminating: None };
+        let of = SliceOf {
+            service: name.as_str().into(),
+            is_import: false,
+            slice,
+            terminating: None,
+            hints: None,
+        };
         cluster.put_slice(ObjectName::new("shop", &name), Some(of));
     }
     cluster

@@ -8,12 +8,13 @@
 mod address;
 mod link;
 mod message;
+mod namespace;
 mod neighbor;
 mod route;
 mod socket;
 
 pub use address::Address;
-pub use link::{GET_LINK, Link, LinkAddress, LinkId, SET_LINK, Vlan, link_header};
+pub use link::{GET_LINK, Link, LinkAddress, LinkId, Peer, SET_LINK, Vlan, link_header};
 pub use message::{attribute, attributes_of, cut_short, word};
 pub use route::{Route, TableRoute};
 pub use socket::{ACK, Netlink};

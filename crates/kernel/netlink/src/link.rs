@@ -52,8 +52,19 @@ pub struct Link {
     pub address: Option<LinkAddress>,
     /// The most bytes of an IP packet on it.
     pub mtu: u32,
+    /// It is one end of a virtual wire (veth).
+    pub peer: Option<Peer>,
     /// It is a VLAN of another interface.
     pub vlan: Option<Vlan>,
+}
+
+/// The other end of a virtual wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Its number, in its network namespace.
+    pub index: u32,
+    /// Its network namespace, as this one numbers others; `None`: it is this one.
+    pub namespace: Option<u32>,
 }
 
 /// A VLAN of an interface.
@@ -126,7 +137,15 @@ pub(crate) fn read(body: &[u8]) -> io::Result<Link> {
     let address = attribute(attributes, ADDRESS).and_then(|address| address.try_into().ok());
     let address = address.filter(|_| half(header, 2).is_ok_and(|kind| kind == ETHERNET));
     let mtu = attribute(attributes, MTU).map_or(Ok(0), |mtu| word(mtu, 0))?;
-    Ok(Link { index: word(header, 4)?, name, address, mtu, vlan: vlan(attributes) })
+    let (peer, vlan) = (peer(attributes), vlan(attributes));
+    Ok(Link { index: word(header, 4)?, name, address, mtu, peer, vlan })
+}
+
+fn peer(attributes: &[u8]) -> Option<Peer> {
+    let kind = attribute(attribute(attributes, INFO)?, INFO_KIND)?;
+    let index = word(attribute(attributes, UNDER)?, 0).ok()?;
+    let namespace = attribute(attributes, UNDER_NAMESPACE).and_then(|id| word(id, 0).ok());
+    kind.starts_with(b"veth").then_some(Peer { index, namespace })
 }
 
 fn vlan(attributes: &[u8]) -> Option<Vlan> {
@@ -165,6 +184,20 @@ mod tests {
         let error = netlink.link(LinkId::Index(u32::MAX >> 1)).unwrap_err().to_string();
         assert!(error.contains("number 2147483647"), "{error}");
         assert!(netlink.link(LinkId::Name("lo")).is_ok(), "the socket still answers");
+    }
+
+    #[test]
+    fn end_of_a_virtual_wire_names_the_other_one_and_its_namespace() {
+        let of = |kind: &[u8], more: &[(u16, &[u8])]| {
+            let info = attributes_of(&[(INFO_KIND, kind)]);
+            let all = [(NAME, &b"v0\0"[..]), (UNDER, &[3, 0, 0, 0]), (INFO, &info)];
+            let all = attributes_of(&[&all, more].concat());
+            read(&[&link_header(9)[..], &all].concat()).unwrap().peer
+        };
+        let there = (UNDER_NAMESPACE, &[7, 0, 0, 0][..]);
+        assert_eq!(of(b"veth\0", &[there]), Some(Peer { index: 3, namespace: Some(7) }));
+        assert_eq!(of(b"veth\0", &[]), Some(Peer { index: 3, namespace: None }));
+        assert_eq!(of(b"vlan\0", &[there]), None);
     }
 
     #[test]

@@ -121,7 +121,7 @@ pub(crate) fn ip(bytes: &[u8]) -> Option<IpAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{address, link, neighbor, route};
+    use crate::{address, link, namespace, neighbor, route};
     use proptest::prelude::*;
 
     #[test]
@@ -142,7 +142,7 @@ mod tests {
         fn nothing_in_a_reply_makes_it_panic(bytes: Vec<u8>, wanted: u16) {
             let _ = (reply(&bytes), attribute(&bytes, wanted));
             let _ = (address::read(&bytes), link::read(&bytes));
-            let _ = (neighbor::read(&bytes), route::read(&bytes));
+            let _ = (neighbor::read(&bytes), route::read(&bytes), namespace::read(&bytes));
             let _ = (route::read_of_table(&bytes), route::read_rule(&bytes));
         }
     }

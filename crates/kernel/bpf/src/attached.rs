@@ -77,7 +77,7 @@ impl fmt::Display for XdpError {
 impl Error for XdpError {}
 
 /// An error with all its causes.
-fn chain(error: &dyn Error) -> String {
+pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

@@ -95,9 +95,10 @@ cluster: ## a Kubernetes API server on loopback until it is interrupted; prints 
 fleet: ## write examples/fleet again
 	@cargo xtask demo examples/fleet
 
-bpf: ## compile the XDP programs again; their objects are committed
+bpf: ## compile the programs of the kernel again; their objects are committed
 	@scripts/require test
 	@crates/kernel/bpf/bpf/build crates/dataplane/port-xdp/bpf/filter.c crates/dataplane/port-xdp/bpf/filter.o
+	@crates/kernel/bpf/bpf/build crates/node/fabric/bpf/fabric.c crates/node/fabric/bpf/fabric.o
 	@crates/kernel/bpf/bpf/build lab/echo/bpf/echo.c lab/echo/bpf/echo.o
 	@cd crates/kernel/bpf/bpf && for protocol in 2 3; do \
 	  ./build dispatcher.c dispatcher-$$protocol.o -DPROTOCOL=$$protocol && \
@@ -409,7 +410,7 @@ cpu-guest = ACCEL=tcg,thread=single SMP=8,sockets=2,cores=2,threads=2 NUMA="-obj
   -object memory-backend-ram,id=m1,size=1G -numa node,nodeid=0,cpus=0-3,memdev=m0 -numa node,nodeid=1,cpus=4-7,memdev=m1"
 guests = $(or $(GUESTS),1)
 
-campaign-cpus: campaign-cpus-sets campaign-cpus-figures
+campaign-cpus: campaign-cpus-sets campaign-cpus-figures campaign-cpus-fabric
 
 # Linux 6.12 has partitions, 6.1 has not: the rule file is tested on both, containers and experiments on the first.
 campaign-cpus-sets:
@@ -437,6 +438,9 @@ campaign-cpus-figures:
 	  --remark 'In a virtual machine with two emulated CPUs (QEMU, Linux 6.12), beside other work on the machine: caches are those of the emulator, and times are longer than without emulation' && \
 	  cp docs/reports/cpus.json docs/benchmarks/cpus*.md docs/benchmarks/cpus*.svg /out/" bench/kernels $(or $(VERSION),6.12)
 	@out=$$(realpath "$${CARGO_TARGET_DIR:-target}/kernels/out"); cp $$out/cpus.json docs/reports/; cp $$out/cpus*.md $$out/cpus*.svg docs/benchmarks/
+
+campaign-cpus-fabric:
+	@cargo test --quiet --package fabric --test all -- --nocapture --ignored figures::
 
 test-containers: ## CONTAINERS=20 containers in GUESTS=1 virtual machines come and go while the manager of CPUs is killed, from SEED=1
 	@scripts/require campaign-kernels

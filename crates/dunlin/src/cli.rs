@@ -1,5 +1,5 @@
 //! The command line.
-use crate::parts::{cpus, scale};
+use crate::parts::{cpus, fabric, scale};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use client::cli::{
     Anycast, Cache, Checks, Endpoint, Explain, Fleet, Health, Journal, Records, Reload, Status,
@@ -187,6 +187,11 @@ pub enum Command {
         dunlin cpus plan --request 4 --near eth0\n  \
         dunlin cpus manage --rules /etc/dunlin/cpus.toml")]
     Cpus(cpus::cli::Cpus),
+    /// Show which containers of this machine send to which, and how far that is.
+    #[command(after_help = "Examples:\n  \
+        dunlin fabric top --follow\n  \
+        dunlin fabric watch --count 1 -o json | jq '.distances'")]
+    Fabric(fabric::cli::Fabric),
     /// Scale DNS with its cluster and its load; check parameters; simulate.
     #[command(after_help = "Examples:\n  \
         dunlin scale check --params linear.json\n  \

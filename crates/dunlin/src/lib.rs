@@ -13,7 +13,7 @@ mod parts;
 use clap::{CommandFactory, FromArgMatches};
 use cli::{Cli, Command};
 use command_line::Output;
-use parts::{cpus, scale};
+use parts::{cpus, fabric, scale};
 use std::process::ExitCode;
 
 /// Does what the command line asks for.
@@ -47,6 +47,7 @@ pub fn run() -> ExitCode {
         Command::Journal(command) => client::remote::journal::run(&command),
         Command::Token(command) => client::tokens::run(&command),
         Command::Cpus(command) => cpus::run(&command),
+        Command::Fabric(command) => fabric::run(&command),
         Command::Scale(command) => scale::run(&command),
         Command::Import(command) => import::run(&command),
         Command::AnycastStarter(command) => anycast_process::start_keeper(&command),

@@ -1,10 +1,14 @@
 //! The commands that a build may leave out.
 #[cfg(feature = "cpus")]
 pub use ::cpus;
+#[cfg(feature = "cpus")]
+pub use ::fabric;
 #[cfg(feature = "kubernetes")]
 pub use ::scale;
 #[cfg(not(feature = "cpus"))]
 pub use absent::cpus;
+#[cfg(not(feature = "cpus"))]
+pub use absent::fabric;
 #[cfg(not(feature = "kubernetes"))]
 pub use absent::scale;
 
@@ -50,6 +54,18 @@ mod absent {
         }
     }
 
+    pub mod fabric {
+        use super::*;
+
+        pub mod cli {
+            pub use super::super::AbsentCommand as Fabric;
+        }
+
+        pub fn run(_: &cli::Fabric) -> Result<ExitCode, Box<dyn Error>> {
+            refuse("dunlin fabric", Feature::Cpus)
+        }
+    }
+
     pub mod scale {
         use super::*;
 
@@ -79,6 +95,8 @@ mod absent {
             let Command { absent } = Command::try_parse_from(words).expect("any arguments");
             let refused = cpus::run(&absent).expect_err("left out").to_string();
             assert!(refused.starts_with("dunlin cpus needs the feature `cpus`,"), "{refused}");
+            let refused = fabric::run(&absent).expect_err("left out").to_string();
+            assert!(refused.starts_with("dunlin fabric needs the feature `cpus`,"), "{refused}");
             let refused = scale::run(&absent).expect_err("left out").to_string();
             assert!(
                 refused.starts_with("dunlin scale needs the feature `kubernetes`,"),

@@ -27,6 +27,7 @@ mod cpus_kernel;
 mod data_dir;
 mod demo;
 mod dpdk;
+mod fabric;
 mod fleet;
 mod fleet_faults;
 mod fleet_health;

@@ -35,7 +35,19 @@ pub(crate) fn take(
     if let (Some(name), Some(near)) = (&request.near, &near)
         && !pool.prefer(format!("local to {name}"), near)
     {
-        pool.prefer(format!("on the socket of {name}"), &sockets_of(topology, near));
+        pool.prefer(format!("on the socket of {name}"), &with(topology, Level::Socket, near));
+    }
+    if let Some((name, cpus)) = &constraints.near_container {
+        let levels = [
+            (Level::L3, "in the L3 domain"),
+            (Level::Node, "on the NUMA node"),
+            (Level::Socket, "on the socket"),
+        ];
+        for (level, what) in levels {
+            if pool.prefer(format!("{what} of {name}"), &with(topology, level, cpus)) {
+                break;
+            }
+        }
     }
     // Nothing else may run on these, so they are wasted on those who share.
     pool.prefer_if_there("isolated by the kernel", &topology.isolated);
@@ -47,6 +59,7 @@ pub(crate) fn take(
             break;
         }
     }
+    let near = near.or_else(|| constraints.near_container.as_ref().map(|(_, cpus)| cpus.clone()));
     let near = constraints.nodes.as_ref().map(|nodes| hinted(topology, nodes, false)).or(near);
     let cpus = match constraints.spread {
         Spread::AcrossNodes(group) => {
@@ -116,10 +129,11 @@ fn local(topology: &Topology, name: &str) -> Result<CpuList, PlanError> {
     near.into_iter().find(|cpus| !cpus.is_empty()).ok_or_else(no_place)
 }
 
-fn sockets_of(topology: &Topology, near: &CpuList) -> CpuList {
-    let is_in = |socket: &CpuList| !socket.intersection(near).is_empty();
-    let sockets = topology.elements(Level::Socket).into_values();
-    sockets.filter(is_in).fold(CpuList::default(), |all, socket| all.union(&socket))
+/// All CPUs of the elements of a level that have some of these.
+fn with(topology: &Topology, level: Level, cpus: &CpuList) -> CpuList {
+    let is_in = |element: &CpuList| !element.intersection(cpus).is_empty();
+    let elements = topology.elements(level).into_values();
+    elements.filter(is_in).fold(CpuList::default(), |all, element| all.union(&element))
 }
 
 /// One thread of each core, idle cores first; more only where there are no more cores.

@@ -45,6 +45,9 @@ pub struct Constraints {
     pub reserved: CpuList,
     /// NUMA nodes to choose from first, as the kubelet's Topology Manager hints.
     pub nodes: Option<Vec<usize>>,
+    /// A container that they should be near, by its name and its CPUs: it does not have those.
+    /// Its L3 domains come first, then its NUMA nodes, then its sockets.
+    pub near_container: Option<(String, CpuList)>,
     /// Whole cores only (`full-pcpus-only`).
     pub full_cores: bool,
     /// How CPUs are spread.

@@ -24,6 +24,7 @@ pub enum CpusAct {
     /// Choose CPUs for a request, and say why these. Nothing is changed.
     #[command(after_help = "Examples:\n  \
         dunlin cpus plan --request 4 --near eth0\n  \
+        dunlin cpus plan --request 2 --near-container web\n  \
         dunlin cpus plan --request 4 --order kubelet --reserve 2 --full-cores\n  \
         dunlin cpus plan --request 8 --sysfs /tmp/machine --free 0-15,32-47 -o json\n  \
         dunlin cpus plan --state /var/lib/kubelet/cpu_manager_state --request 2")]
@@ -147,6 +148,10 @@ pub struct PlanCpus {
     /// The device to be near: an interface, a PCI address or a node of /dev.
     #[arg(long, value_name = "DEVICE")]
     pub near: Option<String>,
+    /// The container to be near, by its name or the start of its id: in its L3 domain, else on its
+    /// NUMA node, else on its socket. `dunlin fabric watch` says which send much to each other.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["near", "sysfs"])]
+    pub near_container: Option<String>,
     /// Which CPUs come first.
     #[arg(long, value_enum, default_value_t = Order::Dunlin)]
     pub order: Order,

@@ -41,9 +41,10 @@ pub fn run(command: &PlanCpus) -> Result<ExitCode, Box<dyn Error>> {
         check_cpus(&topology, flag, list.as_ref())?;
     }
     let number = command.reserve.or(command.reserved.as_ref().map(CpuList::len)).unwrap_or(0);
-    let constraints = constraints(command, &topology);
+    let near_container = near_container(command, &topology)?;
+    let constraints = Constraints { near_container, ..constraints(command, &topology) };
     let policy = Policy::new(&topology, number, command.reserved.clone(), constraints.clone())?;
-    let mut state = state(command, &topology, &policy)?;
+    let mut state = state(command, &topology, &policy, constraints.near_container.as_ref())?;
     let constraints = Constraints { reserved: policy.reserved().clone(), ..constraints };
     let plan = request(command, &topology, &mut state, &constraints)
         .map_err(|error| told(command, &error))?;
@@ -110,6 +111,7 @@ fn constraints(command: &PlanCpus, topology: &Topology) -> Constraints {
         shared_min,
         reserved: CpuList::default(),
         nodes: command.nodes.clone(),
+        near_container: None,
         full_cores: command.full_cores,
         spread: match (command.across_nodes, command.across_cores) {
             (true, _) => Spread::AcrossNodes(command.group.unwrap_or(group).max(1)),
@@ -122,14 +124,48 @@ fn constraints(command: &PlanCpus, topology: &Topology) -> Constraints {
     }
 }
 
+/// The container to be near, with its CPUs.
+fn near_container(
+    command: &PlanCpus,
+    topology: &Topology,
+) -> Result<Option<(String, CpuList)>, String> {
+    let Some(name) = &command.near_container else { return Ok(None) };
+    let found = fabric::find().map_err(|error| format!("cannot list interfaces: {error}"))?;
+    let is_named = |one: &&fabric::Container| {
+        one.name == *name || (name.len() >= 4 && one.id.starts_with(name))
+    };
+    let own = found.iter().filter(is_named).map(|one| &one.cpus);
+    let cpus = own.fold(CpuList::default(), |all, more| all.union(more));
+    if cpus.is_empty() {
+        let mut names: Vec<_> = found.iter().map(|one| one.name.as_str()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let names = if names.is_empty() { "none".into() } else { names.join(", ") };
+        return Err(format!(
+            "--near-container {name}: there is no such container with a process and a network of \
+             its own; there are: {names}"
+        ));
+    }
+    if cpus == topology.online() {
+        return Err(format!(
+            "--near-container {name}: it may run on all CPUs, so none is nearer to it than \
+             another; give it CPUs of its own first"
+        ));
+    }
+    Ok(Some((name.clone(), cpus)))
+}
+
 /// Who has which CPUs: as a kubelet says, or as the command line does.
 fn state(
     command: &PlanCpus,
     topology: &Topology,
     policy: &Policy<'_>,
+    near_container: Option<&(String, CpuList)>,
 ) -> Result<State, Box<dyn Error>> {
     let Some(file) = &command.state else {
-        let shared = command.free.clone().unwrap_or_else(|| topology.online());
+        let others = |(_, cpus): &(String, CpuList)| topology.online().difference(cpus);
+        let free = || near_container.map_or_else(|| topology.online(), others);
+        let shared = command.free.clone().unwrap_or_else(free);
         return Ok(State { shared, ..State::default() });
     };
     let place = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());

@@ -42,6 +42,7 @@ fn case(random: &mut Rng) -> Case {
         prefer_l3: random.bool(),
         strict_reservation: random.bool(),
         shared_min: random.usize(..2),
+        near_container: None,
     };
     Case { topology, free, request, constraints }
 }

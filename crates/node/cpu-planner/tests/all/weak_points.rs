@@ -154,3 +154,33 @@ fn l_the_shared_cpus_never_run_out() {
     let plan = plan(&machine, &cpus("0-3"), &request(3), &constraints).expect("a plan");
     assert_eq!(plan.cpus, cpus("1-3"));
 }
+
+/// Two that talk much: one L3 domain, else one NUMA node, else one socket, else anywhere.
+#[test]
+fn cpus_near_a_container_are_in_its_l3_domain_then_on_its_node_and_socket() {
+    // Two sockets of a node of two L3 domains of four CPUs.
+    let cpu = |id: usize| Cpu {
+        id,
+        core: id,
+        l2: None,
+        l3: Some(id / 4),
+        die: id / 8,
+        node: id / 8,
+        socket: id / 8,
+        kind: CoreKind::Standard,
+    };
+    let machine = from_cpus((0..16).map(cpu).collect());
+    let place = |free: &str, need| {
+        let near_container = Some(("web".to_owned(), cpus("4-5")));
+        let constraints = Constraints { near_container, ..Constraints::default() };
+        let request = Request { cpus: need, near: None };
+        plan(&machine, &cpus(free), &request, &constraints).expect("a plan")
+    };
+    let near = place("0-3,6-15", 2);
+    assert_eq!(near.cpus.to_string(), "6-7");
+    assert!(near.explanation.to_string().contains("in the L3 domain of web"), "{near:?}");
+    assert_eq!(place("0-3,6-15", 3).cpus.to_string(), "0-2");
+    let far = place("8-15", 4);
+    assert!(far.cpus.is_subset(&cpus("8-15")));
+    assert!(far.explanation.to_string().contains("on the socket of web"), "{far:?}");
+}

@@ -126,6 +126,7 @@ fn server(test: &str, zone: ZoneState) -> Socket {
             operator: Arc::new(TestServer { zone, looks: AtomicU64::new(1) }),
             counters: Arc::new(ApiCounters::default()),
             requests_per_second: 1,
+            powerdns: false,
             spool: std::env::temp_dir(),
         };
         let handler = Arc::new(LocalHandler(LocalApi::new(api)));

@@ -310,6 +310,61 @@ pub enum ImportFrom {
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
         dunlin import corefile Corefile --folder /etc/dunlin")]
     Corefile(ImportCorefile),
+    /// Write the record sets that SkyDNS, ContainerDNS or KDNS keep in etcd, for `dunlin records
+    /// import`. Report each key that has none.
+    ///
+    /// The keys are read at one revision, and nothing is written to etcd. Exit status 1 means that
+    /// a record is lost, or that etcd cannot be read.
+    #[cfg(feature = "etcd")]
+    #[command(after_help = "Examples:\n  \
+        dunlin import etcd --layout skydns --zone skydns.local \
+        --endpoint http://127.0.0.1:2379 > sets.ndjson\n  \
+        dunlin records import skydns.local sets.ndjson")]
+    Etcd(ImportEtcd),
+}
+
+/// The layout of keys and values.
+#[cfg(feature = "etcd")]
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum EtcdLayout {
+    /// CoreDNS' plugin `etcd`, SkyDNS.
+    Skydns,
+    /// ContainerDNS.
+    Containerdns,
+    /// KDNS.
+    Kdns,
+}
+
+#[cfg(feature = "etcd")]
+#[derive(Args, Debug)]
+pub struct ImportEtcd {
+    /// Read keys of this layout.
+    #[arg(long, value_enum)]
+    pub layout: EtcdLayout,
+    /// Write the sets of this zone.
+    #[arg(long, value_name = "ZONE")]
+    pub zone: String,
+    /// Read from this member, for example http://127.0.0.1:2379. May be repeated.
+    #[arg(long = "endpoint", value_name = "URL", required = true)]
+    pub endpoints: Vec<String>,
+    /// Read keys below this prefix. Default: that of the layout.
+    #[arg(long, value_name = "TEXT")]
+    pub prefix: Option<String>,
+    /// Log in as this user.
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    pub user: Option<String>,
+    /// Read the user's password from this file.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    pub password_file: Option<PathBuf>,
+    /// Accept members whose certificates this CA has signed.
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
+    /// Present this certificate.
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub cert: Option<PathBuf>,
+    /// Its key.
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub key: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -8,6 +8,9 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+#[cfg(feature = "etcd")]
+mod etcd;
+
 /// Imports, tells what has no counterpart; the exit status says whether all has one.
 ///
 /// # Errors
@@ -15,6 +18,8 @@ use std::process::ExitCode;
 pub fn run(command: &crate::cli::Import) -> Result<ExitCode, Box<dyn Error>> {
     match &command.from {
         ImportFrom::Corefile(command) => corefile(command),
+        #[cfg(feature = "etcd")]
+        ImportFrom::Etcd(command) => etcd::run(command),
     }
 }
 

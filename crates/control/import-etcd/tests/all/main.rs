@@ -1,0 +1,3 @@
+//! Keys in a real etcd.
+mod coredns;
+mod fetched;

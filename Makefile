@@ -335,7 +335,7 @@ campaign-upgrade:
 
 upgrades = $(abspath $(or $(CARGO_TARGET_DIR),target))/upgrades
 
-campaign-anycast: campaign-anycast-ends campaign-anycast-left campaign-anycast-flood
+campaign-anycast: campaign-anycast-ends campaign-anycast-left campaign-anycast-flood campaign-anycast-upgrades
 
 anycast_campaign = cargo test --package dunlin --test all -- --ignored --nocapture anycast_campaign::
 
@@ -350,6 +350,12 @@ campaign-anycast-left:
 campaign-anycast-flood:
 	@scripts/require test
 	@DUNLIN_SECONDS=$(or $(SECONDS),60) $(anycast_campaign)flood
+
+# Between the last release and this build.
+campaign-anycast-upgrades:
+	@scripts/require test
+	@older=$$(scripts/last-release) && DUNLIN_OLDER=$$older DUNLIN_UPGRADES=$(or $(UPGRADES),50) DUNLIN_RATE=$(or $(RATE),20000) \
+	  cargo test --package dunlin --test all -- --ignored --nocapture anycast_upgrades::
 
 campaign-fleet: campaign-fleet-kill campaign-fleet-counter campaign-fleet-writers \
   campaign-fleet-faults campaign-fleet-histories

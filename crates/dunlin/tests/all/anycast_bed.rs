@@ -76,9 +76,14 @@ pub fn server(space: &str) -> Command {
 
 /// The same with a last argument.
 pub fn server_with(space: &str, argument: &str) -> Command {
+    server_by(space, env!("CARGO_BIN_EXE_dunlin"), argument)
+}
+
+/// The same by another program.
+pub fn server_by(space: &str, program: &str, argument: &str) -> Command {
     let mut command = inside(space);
     let script = format!("{WITH_DEVICE} {argument}");
-    command.args(["sh", "-c", &script, env!("CARGO_BIN_EXE_dunlin")]);
+    command.args(["sh", "-c", &script, program]);
     command
 }
 

@@ -21,7 +21,8 @@ const SCANNED_MAX: Duration = Duration::from_secs(2);
 /// Offered queries for each answered one.
 const FLOOD: u64 = 3;
 
-fn number(variable: &str, default: usize) -> usize {
+/// A number from the environment.
+pub fn number(variable: &str, default: usize) -> usize {
     env::var(variable).map_or(default, |text| text.parse().expect("a number"))
 }
 

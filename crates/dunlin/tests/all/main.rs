@@ -17,6 +17,7 @@ mod served;
 mod anycast;
 mod anycast_campaign;
 mod anycast_fleet;
+mod anycast_upgrades;
 mod check;
 mod commands;
 mod corefile;

@@ -1,7 +1,7 @@
 //! A map of a fleet that one server at a time writes, and others follow.
 //!
-//! The writer does not hand over values when they change, but says which keys did: the task that
-//! writes asks for their values when it can write them. So nothing grows while it cannot.
+//! The writer marks keys whose values change. The task that writes requests the values when it can
+//! write them, so that nothing grows while it cannot.
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -26,19 +26,19 @@ pub type MapValue = (String, Option<Vec<u8>>);
 /// What the task that writes sends to the side that knows the values.
 #[derive(Debug)]
 pub enum MapRequest {
-    /// This server was elected: all keys have to be touched. With what was written before; `None`:
-    /// that is not all.
+    /// This server was elected and has to mark all keys. With the keys and values in etcd; `None`:
+    /// these are not all.
     Elected(Option<Vec<(String, Vec<u8>)>>),
-    /// A question for the values of keys.
+    /// A request for the values of keys.
     Values {
         /// The keys.
         keys: Vec<String>,
-        /// For the values. If it is dropped, the keys are asked for later.
+        /// Receives the values. If it is dropped, they are requested later.
         answer: oneshot::Sender<Vec<MapValue>>,
     },
 }
 
-/// Which server writes.
+/// The server that writes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Leader {
     /// Its name; `None`: there is none.
@@ -53,7 +53,7 @@ pub struct Leader {
     pub since: Option<SystemTime>,
 }
 
-/// The keys that changed and were not written, and who writes.
+/// The keys that are not written yet, and the elected writer.
 #[derive(Debug)]
 pub struct ReplicatedMap {
     changed: Mutex<HashSet<String>>,
@@ -82,16 +82,16 @@ pub struct MapWriter {
 pub struct MapTask {
     /// The map.
     pub map: Arc<ReplicatedMap>,
-    /// Where it asks.
-    pub ask: mpsc::Sender<MapRequest>,
-    /// Where what others write goes, while this server is refused.
+    /// Requests to the side that knows the values.
+    pub requests: mpsc::Sender<MapRequest>,
+    /// Receives what others write, while this server is refused.
     pub events: mpsc::Sender<MapEvent>,
 }
 
 impl ReplicatedMap {
-    /// The two sides of a map; so many events wait.
+    /// Creates the two sides of a map. At most `events_max` events wait.
     pub fn channel(events_max: usize) -> (MapTask, MapWriter) {
-        let (leader, leads) = watch::channel(Leader::default());
+        let (leader, leader_receiver) = watch::channel(Leader::default());
         let map = Arc::new(Self {
             changed: Mutex::default(),
             touched: Notify::new(),
@@ -100,13 +100,14 @@ impl ReplicatedMap {
             leader,
             written: Mutex::default(),
         });
-        let (ask, requests) = mpsc::channel(1);
-        let (send, events) = mpsc::channel(events_max);
-        let task = MapTask { map: Arc::clone(&map), ask, events: send };
-        (task, MapWriter { map, requests, leader: leads, events })
+        let (request_sender, requests) = mpsc::channel(1);
+        let (event_sender, events) = mpsc::channel(events_max);
+        let task =
+            MapTask { map: Arc::clone(&map), requests: request_sender, events: event_sender };
+        (task, MapWriter { map, requests, leader: leader_receiver, events })
     }
 
-    /// What the values come from, such as the ID of a cluster; `None`: that is not known now, and
+    /// Sets the origin of the values, such as the ID of a cluster; `None`: it is not known now, and
     /// nothing is written.
     pub fn set_origin(&self, origin: Option<String>) {
         self.origin.send_if_modified(|before| {
@@ -116,7 +117,7 @@ impl ReplicatedMap {
         });
     }
 
-    /// When that changes.
+    /// The origin and its changes.
     pub fn origin(&self) -> watch::Receiver<Option<String>> {
         self.origin.subscribe()
     }
@@ -125,17 +126,17 @@ impl ReplicatedMap {
         self.changed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether this server knows all values, so that it may write.
+    /// Sets whether this server has all values, so that it may write.
     pub fn set_ready(&self, is_ready: bool) {
         self.ready.send_if_modified(|before| std::mem::replace(before, is_ready) != is_ready);
     }
 
-    /// When that changes.
+    /// Whether this server has all values, and changes of that.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// The values of these keys may have changed.
+    /// Marks keys whose values may have changed.
     pub fn touch(&self, keys: impl IntoIterator<Item = String>) {
         let mut changed = self.changed();
         changed.extend(keys);
@@ -144,7 +145,7 @@ impl ReplicatedMap {
         }
     }
 
-    /// Returns once a key changed that was not taken.
+    /// Waits until a marked key is there to be taken.
     pub async fn touched(&self) {
         loop {
             if !self.changed().is_empty() {
@@ -154,7 +155,7 @@ impl ReplicatedMap {
         }
     }
 
-    /// Up to `count` keys that changed.
+    /// Takes up to `count` marked keys.
     pub fn take(&self, count: usize) -> Vec<String> {
         let mut changed = self.changed();
         let some: Vec<String> = changed.iter().take(count).cloned().collect();
@@ -164,17 +165,17 @@ impl ReplicatedMap {
         some
     }
 
-    /// Whether no key changed that was not taken.
+    /// Whether no marked key is left.
     pub fn is_clean(&self) -> bool {
         self.changed().is_empty()
     }
 
-    /// Forgets what changed: another server writes.
+    /// Unmarks all keys, because another server writes.
     pub fn clear(&self) {
         self.changed().clear();
     }
 
-    /// Says who writes: since now, if that is new.
+    /// Sets the elected writer: since now, if it is another one.
     pub fn set_leader(&self, mut leader: Leader) {
         self.leader.send_if_modified(|before| {
             let is_same = before.since.is_some()
@@ -186,7 +187,7 @@ impl ReplicatedMap {
         });
     }
 
-    /// This server has written something.
+    /// Records that this server has written now.
     pub fn note_write(&self) {
         *self.written() = Some(SystemTime::now());
     }

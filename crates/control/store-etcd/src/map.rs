@@ -81,41 +81,44 @@ struct Leadership {
     link: Arc<EtcdLink>,
     map: Arc<ReplicatedMap>,
     name: Box<str>,
-    ask: mpsc::Sender<MapRequest>,
+    requests: mpsc::Sender<MapRequest>,
     ready: watch::Receiver<bool>,
-    /// What this server knows the values from, and what etcd has of that.
+    /// The origin of the values of this server, such as the ID of a cluster, and the one in etcd.
     own_origin: watch::Receiver<Option<String>>,
     found_origin: Option<String>,
-    /// Where what others write goes, and the task that follows it while this server is refused.
+    /// Receives what others write while this server is refused; the task that follows their writes.
     events: mpsc::Sender<MapEvent>,
     following: Option<JoinHandle<()>>,
     folder: PathBuf,
     hasher: RandomState,
     /// The elected server.
     elected: Option<Elected>,
-    /// The election of this server, and what etcd has: the hash of the value of each key.
+    /// The term of this server, if it is elected.
     term: Option<Term>,
     /// When the next batch is written.
     write_at: Option<Instant>,
-    /// Why etcd has taken no write.
+    /// Why etcd refused the last writes.
     unwritten: LoggedCauses,
-    /// Since when this server does not know all values.
+    /// Since when this server lacks values.
     unready: Option<Instant>,
-    /// When to look again whether this server can be elected.
-    look_at: Instant,
+    /// When to try again to be elected.
+    campaign_at: Instant,
 }
 
+/// The time for which this server writes.
 struct Term {
+    /// The revision of etcd of its election.
     epoch: i64,
-    known: HashMap<String, u64>,
-    /// Whether etcd has, or had, all keys: before that, those that are there are not all.
+    /// The hash of the value that etcd has for each key.
+    written: HashMap<String, u64>,
+    /// Whether all keys were written once. Until then a key that etcd lacks may still come.
     is_complete: bool,
 }
 
-/// Why a server is never elected that does not know what it knows the values from.
+/// Why a server whose values have no known origin is not elected.
 const UNKNOWN_ORIGIN: &str = "it is not known which cluster this server watches: the log says why";
 
-/// The key that says so. It has no slash, as keys of objects have.
+/// The key that says that all keys were written. Keys of objects have a slash, this one has none.
 const COMPLETE: &str = "complete";
 
 impl Follower for Leadership {
@@ -124,10 +127,10 @@ impl Follower for Leadership {
     async fn begin(&mut self) {
         (self.elected, self.term, self.write_at) = (None, None, None);
         self.found_origin = None;
-        self.look_at = Instant::now();
+        self.campaign_at = Instant::now();
     }
 
-    /// Takes in who is elected, and what the map comes from.
+    /// Reads the elected server and the origin of the map.
     async fn take(&mut self, kv: &KeyValue, is_put: bool) -> Result<(), RequestError> {
         let value = || String::from_utf8_lossy(kv.value()).into_owned();
         if kv.key() == self.key().as_bytes() {
@@ -148,19 +151,19 @@ impl Follower for Leadership {
             _ = self.own_origin.changed() => {}
             () = self.map.touched(), if is_idle => self.write_at = Some(now + MAP_BATCH),
             () = sleep_until(self.write_at.unwrap_or(now)), if self.write_at.is_some() => {}
-            () = sleep_until(self.look_at) => {}
+            () = sleep_until(self.campaign_at) => {}
         }
     }
 
     async fn work(&mut self) -> Result<bool, RequestError> {
-        self.look().await?;
+        self.follow_election().await?;
         if self.write_at.is_some_and(|at| at <= Instant::now()) {
             self.write_at = self.write().await?;
         }
         Ok(false)
     }
 
-    /// It may lead still, and finds out.
+    /// The election may have changed meanwhile; the next list says.
     async fn ended(&mut self, why: &str, _: bool) {
         self.map.clear();
         let (fault, is_refused) = (Some(why.to_owned()), self.following.is_some());
@@ -173,7 +176,7 @@ impl Leadership {
         link: &Arc<EtcdLink>,
         folder: PathBuf,
         name: &str,
-        MapTask { map, ask, events }: MapTask,
+        MapTask { map, requests, events }: MapTask,
     ) -> Self {
         Self {
             link: Arc::clone(link),
@@ -185,14 +188,14 @@ impl Leadership {
             folder,
             map,
             name: name.into(),
-            ask,
+            requests,
             hasher: RandomState::new(),
             elected: None,
             term: None,
             write_at: None,
             unwritten: LoggedCauses::default(),
             unready: None,
-            look_at: Instant::now(),
+            campaign_at: Instant::now(),
         }
     }
 
@@ -200,12 +203,12 @@ impl Leadership {
         self.link.keys.leader(&self.name)
     }
 
-    /// Acts on who is elected: tries to be, writes, or gives it up.
-    async fn look(&mut self) -> Result<(), RequestError> {
+    /// Acts on who is elected: campaigns, begins a term, resigns, or ends its term.
+    async fn follow_election(&mut self) -> Result<(), RequestError> {
         let is_known = self.own_origin.borrow_and_update().is_some();
         let (now, is_ready) = (Instant::now(), *self.ready.borrow_and_update() && is_known);
-        let is_due = now >= self.look_at;
-        self.look_at = now + RECONNECT_MAX / 4;
+        let is_due = now >= self.campaign_at;
+        self.campaign_at = now + RECONNECT_MAX / 4;
         if let Some(why) = self.refusal() {
             return self.refuse(why).await;
         }
@@ -223,7 +226,7 @@ impl Leadership {
                     self.claim(term).await?;
                 }
             }
-            (Some(epoch), _) => self.begin(epoch, server.clone()).await?,
+            (Some(epoch), _) => self.begin_term(epoch, server.clone()).await?,
             (None, term) => {
                 if term.is_some() {
                     tracing::warn!("this server is no longer the leader for {}", self.name);
@@ -243,25 +246,25 @@ impl Leadership {
         Ok(())
     }
 
-    /// This server was elected.
-    async fn begin(&mut self, epoch: i64, server: String) -> Result<(), RequestError> {
+    /// Begins the term of this server, which was elected.
+    async fn begin_term(&mut self, epoch: i64, server: String) -> Result<(), RequestError> {
         let (listed, is_complete) = self.read_all().await?;
         let hash = |(key, value): &(String, Vec<u8>)| {
             let hash = self.hasher.hash_one(&value[..]);
             (key.clone(), hash)
         };
-        let known: HashMap<String, u64> = listed.iter().map(hash).collect();
+        let written: HashMap<String, u64> = listed.iter().map(hash).collect();
         self.map.clear();
-        // Those that have no value any more are deleted.
-        self.map.touch(known.keys().cloned());
-        self.term = Some(Term { epoch, known, is_complete });
+        // The source has no value for some of them any more: they are deleted.
+        self.map.touch(written.keys().cloned());
+        self.term = Some(Term { epoch, written, is_complete });
         tracing::info!("this server writes {} for the fleet", self.name);
         self.map.set_leader(Leader { name: Some(server), is_own: true, ..Leader::default() });
         self.send(MapRequest::Elected(is_complete.then_some(listed))).await;
         Ok(())
     }
 
-    /// Tries to be elected. The watch brings who is.
+    /// Tries to be elected. The watch reports the result.
     async fn campaign(&self) -> Result<(), RequestError> {
         let (server, own_lease) = &self.link.server;
         let Some(lease) = own_lease.get() else { return Ok(()) };
@@ -269,9 +272,9 @@ impl Leadership {
         let put = PutOptions::new().with_lease(lease);
         let when = [
             Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
-            // Another server may have the name.
+            // Another server may have the same name.
             Compare::lease(member, CompareOp::Equal, lease),
-            self.is_origin(),
+            self.has_same_origin(),
         ];
         let put = TxnOp::put(key, server.as_str(), Some(put));
         self.link.connection.write(when, [put]).await.map(drop)
@@ -288,12 +291,12 @@ impl Leadership {
 
     /// Returns once the source has room. If the source has ended, so will this task be.
     async fn send(&self, request: MapRequest) {
-        if self.ask.send(request).await.is_err() {
+        if self.requests.send(request).await.is_err() {
             std::future::pending().await
         }
     }
 
-    /// What etcd has, and whether that is all.
+    /// Reads all keys of the map, and whether all were written once.
     async fn read_all(&self) -> Result<(Vec<(String, Vec<u8>)>, bool), RequestError> {
         let (connection, prefix) = (&self.link.connection, self.link.keys.documents(&self.name));
         let got = connection.get(prefix.as_str(), GetOptions::new()).await?;
@@ -316,22 +319,23 @@ impl Leadership {
     async fn write(&mut self) -> Result<Option<Instant>, RequestError> {
         let Some(epoch) = self.term.as_ref().map(|term| term.epoch) else { return Ok(None) };
         if self.own_origin.borrow().is_none() || self.found_origin.is_none() {
-            // Until that is known, or noted.
+            // Nothing is written before this server and etcd know the origin.
             return Ok(Some(Instant::now() + RECONNECT_MAX / 2));
         }
-        let guard = [self.is_elected(epoch), self.is_origin()];
+        let guard = [self.is_elected(epoch), self.has_same_origin()];
         let keys = self.map.take(OPS_MAX);
         let is_full = keys.len() == OPS_MAX;
         let (answer, values) = oneshot::channel();
         self.send(MapRequest::Values { keys: keys.clone(), answer }).await;
         let Ok(values) = values.await else {
-            // It does not want them to be written now.
+            // The source does not want them to be written now.
             self.map.touch(keys);
             return Ok(Some(Instant::now() + RECONNECT_MAX / 2));
         };
-        let Some(Term { known, is_complete, .. }) = &mut self.term else { return Ok(None) };
+        let Some(Term { written, is_complete, .. }) = &mut self.term else { return Ok(None) };
         let hash = |value: &Vec<u8>| self.hasher.hash_one(&value[..]);
-        let is_new = |(key, value): &MapValue| known.get(key).copied() != value.as_ref().map(hash);
+        let is_new =
+            |(key, value): &MapValue| written.get(key).copied() != value.as_ref().map(hash);
         let changed: Vec<MapValue> = values.into_iter().filter(is_new).collect();
         let prefix = self.link.keys.documents(&self.name);
         for part in parts(&changed) {
@@ -349,12 +353,12 @@ impl Leadership {
                     self.unwritten.clear();
                     for (key, value) in part {
                         match value {
-                            Some(value) => known.insert(key.clone(), hash(value)),
-                            None => known.remove(key),
+                            Some(value) => written.insert(key.clone(), hash(value)),
+                            None => written.remove(key),
                         };
                     }
                 }
-                // Another server is elected, or the origin has changed, and the watch brings it.
+                // Another server is elected, or the origin has changed; the watch reports it.
                 Ok(false) => {
                     self.map.touch(keys);
                     return Ok(Some(Instant::now() + RECONNECT_MAX / 2));
@@ -378,7 +382,7 @@ impl Leadership {
     }
 }
 
-/// The parts that fit transactions.
+/// Splits values into parts that fit transactions.
 fn parts(values: &[MapValue]) -> Vec<&[MapValue]> {
     let len =
         |(key, value): &(String, Option<Vec<u8>>)| key.len() + value.as_ref().map_or(0, Vec::len);

@@ -83,7 +83,7 @@ impl HealthFilter {
         }
         for (name, set) in leaves.iter().flat_map(|leaf| zone.ruled_sets(*leaf)) {
             for target in targets_of(set) {
-                targets.name(&target, &key);
+                targets.add_use(&target, &key);
                 let sets = self.index.entry(target).or_default();
                 sets.insert((Arc::clone(&key), name.into()));
             }
@@ -235,7 +235,7 @@ impl HealthFilter {
         for (name, set) in leaves.iter().flat_map(|leaf| zone.ruled_sets(*leaf)) {
             self.open.remove(&(Arc::clone(key), name.into(), set.rtype()));
             for target in targets_of(set) {
-                targets.unname(&target, key, is_deleted);
+                targets.remove_use(&target, key, is_deleted);
                 let Some(sets) = self.index.get_mut(&target) else { continue };
                 sets.remove(&(Arc::clone(key), name.into()));
                 if sets.is_empty() {

@@ -55,26 +55,26 @@ pub enum MemberClass {
 /// The key of a zone: its origin in lower case.
 pub type ZoneKey = Arc<[u8]>;
 
-/// Who names a target, which has changed.
+/// Which zones have sets that name a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Naming {
-    /// Sets of these zones do.
-    By(Vec<ZoneKey>),
-    /// No set does, or there are too many targets.
-    None,
-    /// No set does, because the last zone that did is deleted.
-    Deleted,
+pub enum TargetUse {
+    /// These zones.
+    Zones(Vec<ZoneKey>),
+    /// None, or there are too many targets.
+    Unused,
+    /// None: the last zone that had such a set is deleted.
+    ZoneDeleted,
 }
 
 /// The checked targets of all published zones.
 pub(crate) struct Targets {
-    /// How many sets of each zone name each.
+    /// For each target, the zones that name it, and how many of their sets do.
     sets: HashMap<HealthTarget, Vec<(ZoneKey, usize)>>,
-    /// Those that the prober gets.
+    /// The targets that are admitted to the prober.
     shares: FairShares<ZoneKey, HealthTarget>,
-    /// Those that came or went, or that other zones name, since the prober looked.
+    /// The targets whose use has changed since the prober took the changes.
     changed: HashSet<HealthTarget>,
-    /// Those of the changed ones whose last zone was deleted.
+    /// The changed targets whose last zone was deleted.
     deleted: HashSet<HealthTarget>,
 }
 
@@ -91,9 +91,9 @@ pub struct HealthTable {
     targets: Mutex<Targets>,
     notify: Notify,
     ttl_max: AtomicU32,
-    /// Sets that answer members that are down.
+    /// The number of sets that answer with members that are down.
     open: AtomicUsize,
-    /// Targets above the limit, as of the last report.
+    /// The number of targets above the limit at the last report.
     reported: AtomicUsize,
     checks: watch::Sender<CheckNames>,
 }
@@ -120,22 +120,25 @@ impl HealthTable {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until targets come or go.
+    /// Waits until the use of a target changes.
     pub async fn changed(&self) {
         self.notify.notified().await;
     }
 
-    /// The targets that came or went since the last call, or that other zones name now.
-    pub fn take_changed(&self) -> Vec<(HealthTarget, Naming)> {
+    /// The targets whose use has changed since the last call.
+    pub fn take_changed(&self) -> Vec<(HealthTarget, TargetUse)> {
         let mut targets = self.targets();
         let changed = std::mem::take(&mut targets.changed);
         let deleted = std::mem::take(&mut targets.deleted);
-        let naming = |target: &HealthTarget| match targets.shares.is_admitted(target) {
-            true => Naming::By(targets.shares.owners(target).to_vec()),
-            false if deleted.contains(target) => Naming::Deleted,
-            false => Naming::None,
+        let with_use = |target: HealthTarget| {
+            let by = match targets.shares.is_admitted(&target) {
+                true => TargetUse::Zones(targets.shares.owners(&target).to_vec()),
+                false if deleted.contains(&target) => TargetUse::ZoneDeleted,
+                false => TargetUse::Unused,
+            };
+            (target, by)
         };
-        changed.into_iter().map(|target| (naming(&target), target)).map(|(a, b)| (b, a)).collect()
+        changed.into_iter().map(with_use).collect()
     }
 
     /// How many sets name a target.
@@ -170,7 +173,8 @@ impl HealthTable {
         self.ttl_max.store(seconds, Relaxed);
     }
 
-    /// How many sets answer members that are down, because they have too few others (fail-open).
+    /// The number of sets that answer with members that are down, because too few others are left
+    /// (fail-open).
     pub fn open(&self) -> usize {
         self.open.load(Relaxed)
     }
@@ -179,7 +183,7 @@ impl HealthTable {
         self.open.store(open, Relaxed);
     }
 
-    /// How many targets the prober does not get, because there are too many.
+    /// The number of targets that are not probed, because there are too many.
     pub fn waiting(&self) -> usize {
         self.targets().shares.waiting()
     }
@@ -188,7 +192,7 @@ impl HealthTable {
         self.notify.notify_one();
     }
 
-    /// Logs once that there are too many targets.
+    /// Logs that there are too many targets, once until there are few enough again.
     pub(crate) fn report_waiting(&self, targets: &Targets) {
         let waiting = targets.shares.waiting();
         let before = self.reported.swap(waiting, Relaxed);
@@ -204,8 +208,8 @@ impl HealthTable {
 }
 
 impl Targets {
-    /// A set of a zone names a target.
-    pub(crate) fn name(&mut self, target: &HealthTarget, zone: &ZoneKey) {
+    /// Adds a set of a zone that names a target.
+    pub(crate) fn add_use(&mut self, target: &HealthTarget, zone: &ZoneKey) {
         let zones = self.sets.entry(target.clone()).or_default();
         match zones.iter_mut().find(|(other, _)| other == zone) {
             Some((_, sets)) => return *sets += 1,
@@ -214,8 +218,8 @@ impl Targets {
         self.zones_changed(target);
     }
 
-    /// A set of a zone names a target no more. `is_deleted`: nor does the zone exist.
-    pub(crate) fn unname(&mut self, target: &HealthTarget, zone: &ZoneKey, is_deleted: bool) {
+    /// Removes a set of a zone that named a target. `is_deleted`: the zone is deleted, too.
+    pub(crate) fn remove_use(&mut self, target: &HealthTarget, zone: &ZoneKey, is_deleted: bool) {
         let Some(zones) = self.sets.get_mut(target) else { return };
         let Some(at) = zones.iter().position(|(other, _)| other == zone) else { return };
         zones[at].1 -= 1;

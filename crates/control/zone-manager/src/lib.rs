@@ -27,7 +27,7 @@ pub use catalog::{Catalog, CatalogZone};
 pub use choose::LeftOut;
 pub use epoch::Epoch;
 pub use filter::{JudgedMember, JudgedSet};
-pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass, Naming, ZoneKey};
+pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass, TargetUse, ZoneKey};
 pub use model::{
     Change, Edit, Policy, Precondition, RECORDS_MAX, SetRules, SetValue, is_check_name,
 };

@@ -7,7 +7,7 @@ use crate::limits::{
     GROUP_LEN_MAX, HEDGE_SHARE, HEDGES_MAX, QUERIES_MAX, QUERY_MICROS_MAX, TRIES_MAX,
     UPSTREAMS_MAX, WAITERS_MAX, WAITERS_PER_QUERY_MAX,
 };
-use crate::message::{QUESTION_LEN_MAX, compose, compose_probe};
+use crate::message::{QUERY_LEN_MAX, compose, compose_probe};
 use crate::pending::{Attempt, NONE, PendingQuery, UpstreamGroup};
 use crate::timer::TimerWheel;
 use crate::upstream::{Upstream, UpstreamHealth};
@@ -173,7 +173,7 @@ impl Forwarder<'_> {
     }
 
     /// Writes a transmission; returns its length.
-    pub fn compose(&self, transmission: &Transmission, buf: &mut [u8; QUESTION_LEN_MAX]) -> usize {
+    pub fn compose(&self, transmission: &Transmission, buf: &mut [u8; QUERY_LEN_MAX]) -> usize {
         let transport = self.state.upstreams[usize::from(transmission.upstream)].transport;
         if let Some(slot) = transmission.probe() {
             let late = self.state.late_queries.get(slot);

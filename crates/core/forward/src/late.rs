@@ -124,13 +124,13 @@ impl Forwarder<'_> {
     }
 
     fn digest_of_try(&self, query: &PendingQuery, sent: &Attempt) -> u64 {
-        let question = message::question(query.key().name, query.kind, sent.casing);
+        let question = message::question_bytes(query.key().name, query.kind, sent.casing);
         digest(self.state.late_queries.key, question)
     }
 
     /// Adds a probe with this ID; returns its slot.
     pub(crate) fn put_probe(&mut self, (upstream, id): (u16, u16), root: bool, now: u64) -> usize {
-        let question = message::probe(self.probe_name(upstream, root));
+        let question = message::probe_question(self.probe_name(upstream, root));
         self.put_late(LateQuery {
             sent_at: now as u32,
             id,
@@ -178,7 +178,7 @@ impl Forwarder<'_> {
     ) -> ForwardEvent {
         let late = self.state.late_queries.entries[slot];
         let took = u64::from((now as u32).wrapping_sub(late.sent_at));
-        let said = message::read_any(message);
+        let parsed = message::read_matching(message);
         let is_probe = matches!(late.purpose, LatePurpose::Probe { .. });
         let is_bare = is_probe && message::is_bare_error(message);
         let is_reply = is_bare
@@ -187,7 +187,7 @@ impl Forwarder<'_> {
             });
         if late.upstream != upstream
             || !is_reply
-            || said == ParsedResponse::Other
+            || parsed == ParsedResponse::Other
             || took > LATE_MICROS
         {
             return self.mismatch(upstream);
@@ -195,7 +195,7 @@ impl Forwarder<'_> {
         // A second reply may be forged.
         self.state.ids[usize::from(late.id)] = 0;
         let server = &mut self.state.upstreams[usize::from(upstream)];
-        match (late.purpose, said) {
+        match (late.purpose, parsed) {
             (LatePurpose::Probe { .. }, _) => server.record_probe_reply(now, took),
             (_, ParsedResponse::Failure | ParsedResponse::Misunderstood) => {
                 server.record_sign_of_life(now)

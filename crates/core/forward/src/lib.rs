@@ -28,6 +28,6 @@ mod upstream;
 
 pub use event::{ForwardEvent, LateAnswer, QueryId, QueryOutcome, Transmission};
 pub use forwarder::{Forwarder, ForwarderState, RandomSource};
-pub use message::QUESTION_LEN_MAX;
+pub use message::QUERY_LEN_MAX;
 pub use pending::{PendingQuery, UpstreamGroup};
 pub use upstream::{StreamLoss, Upstream, UpstreamCounts, UpstreamHealth, UpstreamTransport};

@@ -11,7 +11,7 @@ use wire::{Class, Flags, HEADER_LEN, OptionCode, Rcode, Records, Rtype, skip_nam
 pub(crate) enum ParsedResponse {
     /// Not a reply to this query.
     Other,
-    /// A reply with the letters of the question in another case.
+    /// A reply whose question has letters in another case than the query.
     OtherCase,
     /// A reply that is longer than a datagram.
     Truncated,
@@ -26,23 +26,27 @@ pub(crate) enum ParsedResponse {
 const OPT_LEN: usize = 11;
 /// Bytes of an option's code and length.
 const OPTION_LEN: usize = 4;
-/// Bytes of the longest query: three blocks, if it is padded.
-pub const QUESTION_LEN_MAX: usize =
+/// Bytes of the longest query: three blocks if it is padded.
+pub const QUERY_LEN_MAX: usize =
     (HEADER_LEN + 255 + 4 + OPT_LEN + 2 * OPTION_LEN).next_multiple_of(PADDING_BLOCK);
 
-/// The type of a probe: NS. A server knows it for names that it answers for, and others refuse it.
+/// The type of a probe: NS. A server answers it for names that it serves, and refuses others.
 const PROBE_KIND: QueryKind = QueryKind::new(Rtype::NS.0, Class::IN.0, false, false);
 
 /// The bytes of a question: name, type and class.
-pub(crate) fn question(name: &[u8], kind: QueryKind, casing: CaseMask) -> impl Iterator<Item = u8> {
+pub(crate) fn question_bytes(
+    name: &[u8],
+    kind: QueryKind,
+    casing: CaseMask,
+) -> impl Iterator<Item = u8> {
     let [t0, t1] = kind.rtype().to_be_bytes();
     let [c0, c1] = kind.class().to_be_bytes();
     casing.of(name).chain([t0, t1, c0, c1])
 }
 
 /// The bytes of a probe's question.
-pub(crate) fn probe(name: &[u8]) -> impl Iterator<Item = u8> {
-    question(name, PROBE_KIND, CaseMask::LOWER)
+pub(crate) fn probe_question(name: &[u8]) -> impl Iterator<Item = u8> {
+    question_bytes(name, PROBE_KIND, CaseMask::LOWER)
 }
 
 /// Writes the query of a try for this transport; returns its length.
@@ -50,7 +54,7 @@ pub(crate) fn compose(
     query: &PendingQuery,
     sent: &Attempt,
     transport: UpstreamTransport,
-    buf: &mut [u8; QUESTION_LEN_MAX],
+    buf: &mut [u8; QUERY_LEN_MAX],
 ) -> usize {
     let key = query.key();
     let edns = sent.has_edns.then_some(transport);
@@ -62,7 +66,7 @@ pub(crate) fn compose_probe(
     id: u16,
     name: &[u8],
     transport: UpstreamTransport,
-    buf: &mut [u8; QUESTION_LEN_MAX],
+    buf: &mut [u8; QUERY_LEN_MAX],
 ) -> usize {
     compose_query(id, (name, PROBE_KIND, CaseMask::LOWER), Some(transport), buf)
 }
@@ -72,7 +76,7 @@ fn compose_query(
     id: u16,
     (name, kind, casing): (&[u8], QueryKind, CaseMask),
     edns: Option<UpstreamTransport>,
-    buf: &mut [u8; QUESTION_LEN_MAX],
+    buf: &mut [u8; QUERY_LEN_MAX],
 ) -> usize {
     // A client that sets AD in a query understands it in a reply (RFC 6840 §5.7).
     let disabled = if kind.checking_disabled() { Flags::CD } else { 0 };
@@ -85,7 +89,7 @@ fn compose_query(
     put(&id.to_be_bytes());
     put(&flags.to_be_bytes());
     put(&[0, 1, 0, 0, 0, 0, 0, edns.is_some().into()]);
-    question(name, kind, casing).for_each(|byte| put(&[byte]));
+    question_bytes(name, kind, casing).for_each(|byte| put(&[byte]));
     let Some(transport) = edns else { return at };
     let [s0, s1] = UDP_LEN_MAX.to_be_bytes();
     put(&[0, 0, 41, s0, s1, 0, 0, u8::from(kind.dnssec_ok()) << 7, 0]);
@@ -112,49 +116,55 @@ fn compose_query(
     at
 }
 
-/// Reads a message with the ID of a try, at its socket.
-pub(crate) fn read(query: &PendingQuery, sent: &Attempt, message: &[u8]) -> ParsedResponse {
-    let Some(own) = question_of(message) else {
+/// Reads a message that has the ID of a try and came to its socket.
+pub(crate) fn read_response(
+    query: &PendingQuery,
+    sent: &Attempt,
+    message: &[u8],
+) -> ParsedResponse {
+    let Some(question) = question_of(message) else {
         let is_error = is_bare_error(message);
         return if is_error { ParsedResponse::Misunderstood } else { ParsedResponse::Other };
     };
     let name = query.key().name;
-    if question(name, query.kind, sent.casing).eq(own.iter().copied()) {
-        return read_any(message);
+    if question_bytes(name, query.kind, sent.casing).eq(question.iter().copied()) {
+        return read_matching(message);
     }
-    let lower = question(name, query.kind, CaseMask::LOWER);
-    match read_any(message) {
-        _ if !has_same_query(lower, own, name.len()) => ParsedResponse::Other,
+    let lower = question_bytes(name, query.kind, CaseMask::LOWER);
+    match read_matching(message) {
+        _ if !has_same_query(lower, question, name.len()) => ParsedResponse::Other,
         // The case of a question in lower case protects nothing.
-        said if sent.casing == CaseMask::LOWER => said,
+        parsed if sent.casing == CaseMask::LOWER => parsed,
         ParsedResponse::Other => ParsedResponse::Other,
         _ => ParsedResponse::OtherCase,
     }
 }
 
-/// Whether a question is the expected one, in any case. Type and class have no case.
-fn has_same_query(lower: impl Iterator<Item = u8>, own: &[u8], name_len: usize) -> bool {
-    own.len() == name_len + 4
-        && lower.zip(own).enumerate().all(|(at, (expected, byte))| match at < name_len {
+/// Whether a question is the expected one, whose name is in lower case. Type and class have no
+/// case.
+fn has_same_query(expected: impl Iterator<Item = u8>, question: &[u8], name_len: usize) -> bool {
+    question.len() == name_len + 4
+        && expected.zip(question).enumerate().all(|(at, (expected, byte))| match at < name_len {
             true => expected == byte.to_ascii_lowercase(),
             false => expected == *byte,
         })
 }
 
-/// Whether a message is an error without a question, as servers send that do not parse the query.
+/// Whether a message is an error without a question. A server that cannot parse a query sends one.
 pub(crate) fn is_bare_error(message: &[u8]) -> bool {
     let Some(header) = message.first_chunk::<HEADER_LEN>() else { return false };
     let is_bare = message.len() == HEADER_LEN || header[4..6] == [0, 0];
-    let is_error = code(message) != Rcode::NoError as u8 && code(message) != Rcode::NxDomain as u8;
-    is_bare && is_error && read_any(message) != ParsedResponse::Other
+    let is_error = response_code(message) != Rcode::NoError as u8
+        && response_code(message) != Rcode::NxDomain as u8;
+    is_bare && is_error && read_matching(message) != ParsedResponse::Other
 }
 
 /// The response code in the header.
-pub(crate) fn code(message: &[u8]) -> u8 {
+pub(crate) fn response_code(message: &[u8]) -> u8 {
     message.get(3).map_or(0, |byte| byte & 0xf)
 }
 
-/// Whether a server says that it does not have a name.
+/// Whether a response code says that the server does not have the name.
 pub(crate) const fn is_denial(code: u8) -> bool {
     code == Rcode::NxDomain as u8 || code == Rcode::Refused as u8
 }
@@ -173,8 +183,8 @@ pub(crate) fn question_of(message: &[u8]) -> Option<&[u8]> {
     (header[4..6] == [0, 1]).then_some(rest.get(..len + 5)?)
 }
 
-/// Reads a message whose question matches.
-pub(crate) fn read_any(message: &[u8]) -> ParsedResponse {
+/// Reads the header of a message whose question matches.
+pub(crate) fn read_matching(message: &[u8]) -> ParsedResponse {
     let Some((header, _)) = message.split_first_chunk::<HEADER_LEN>() else {
         return ParsedResponse::Other;
     };
@@ -226,7 +236,7 @@ mod tests {
     #[test]
     fn query_has_the_name_type_and_payload_size() {
         let (query, sent) = asked();
-        let mut buf = [0; QUESTION_LEN_MAX];
+        let mut buf = [0; QUERY_LEN_MAX];
         let len = compose(&query, &sent, UpstreamTransport::Datagrams, &mut buf);
         assert_eq!(
             buf[..len],
@@ -245,18 +255,18 @@ mod tests {
         let mut query = PendingQuery::FREE;
         let kind = QueryKind::new(1, 1, false, true);
         query.begin(&CacheKey { hash: 7, kind, name: &name }, UpstreamGroup::default(), 0);
-        let mut buf = [0; QUESTION_LEN_MAX];
+        let mut buf = [0; QUERY_LEN_MAX];
         let len = |transport, buf: &mut _| compose(&query, &query.tries[0], transport, buf);
         assert_eq!(len(UpstreamTransport::Datagrams, &mut buf), HEADER_LEN + 255 + 4 + OPT_LEN);
         assert_eq!(buf[2..4], [0x01, 0x30], "CD is passed on");
-        assert_eq!(len(UpstreamTransport::Enciphered, &mut buf), QUESTION_LEN_MAX);
+        assert_eq!(len(UpstreamTransport::Enciphered, &mut buf), QUERY_LEN_MAX);
     }
 
     /// RFC 7830, RFC 8467 §4.1.
     #[test]
     fn what_is_enciphered_is_padded_to_blocks() {
         let (mut query, sent) = asked();
-        let mut buf = [0; QUESTION_LEN_MAX];
+        let mut buf = [0; QUERY_LEN_MAX];
         for len in 1..=254 {
             let mut name = [b'x'; 255];
             // Only the lengths of labels count here.
@@ -283,14 +293,14 @@ mod tests {
     fn only_a_reply_to_the_very_question_is_one() {
         let (query, sent) = asked();
         let reply = *b"\x12\x34\x81\x80\x00\x01\x00\x00\x00\x00\x00\x00\x03WwW\x00\x00\x1c\x00\x01";
-        assert_eq!(read(&query, &sent, &reply), ParsedResponse::Answer);
+        assert_eq!(read_response(&query, &sent, &reply), ParsedResponse::Answer);
         for len in 0..reply.len() {
-            assert_eq!(read(&query, &sent, &reply[..len]), ParsedResponse::Other, "{len}");
+            assert_eq!(read_response(&query, &sent, &reply[..len]), ParsedResponse::Other, "{len}");
         }
         let changed = |at: usize, to: u8| {
             let mut reply = reply;
             reply[at] = to;
-            read(&query, &sent, &reply)
+            read_response(&query, &sent, &reply)
         };
         assert_eq!(changed(2, 0x01), ParsedResponse::Other, "a query");
         assert_eq!(changed(2, 0xa1), ParsedResponse::Other, "another opcode");
@@ -314,7 +324,7 @@ mod tests {
         let (query, sent) = asked();
         let sent = Attempt { casing: CaseMask::LOWER, ..sent };
         let reply = b"\x12\x34\x81\x80\0\x01\0\0\0\0\0\0\x03WWw\0\0\x1c\0\x01";
-        assert_eq!(read(&query, &sent, reply), ParsedResponse::Answer);
+        assert_eq!(read_response(&query, &sent, reply), ParsedResponse::Answer);
     }
 
     #[test]
@@ -326,19 +336,19 @@ mod tests {
                 0 | 3 => ParsedResponse::Other,
                 _ => ParsedResponse::Misunderstood,
             };
-            assert_eq!(read(&query, &sent, &bare), expected, "{code}");
-            assert_eq!(read(&query, &sent, &bare[..11]), ParsedResponse::Other);
+            assert_eq!(read_response(&query, &sent, &bare), expected, "{code}");
+            assert_eq!(read_response(&query, &sent, &bare[..11]), ParsedResponse::Other);
             let without = [&bare[..4], &[0; 8], &[7; 4]].concat();
-            assert_eq!(read(&query, &sent, &without), expected, "{code}");
+            assert_eq!(read_response(&query, &sent, &without), expected, "{code}");
             let of_query = [&[0x12, 0x34, 0x01, 0x80 | code][..], &[0; 8]].concat();
-            assert_eq!(read(&query, &sent, &of_query), ParsedResponse::Other);
+            assert_eq!(read_response(&query, &sent, &of_query), ParsedResponse::Other);
         }
     }
 
     #[test]
     fn query_without_edns_has_no_opt_record() {
         let (query, sent) = asked();
-        let mut buf = [0; QUESTION_LEN_MAX];
+        let mut buf = [0; QUERY_LEN_MAX];
         let sent = Attempt { has_edns: false, ..sent };
         for transport in [UpstreamTransport::Datagrams, UpstreamTransport::Enciphered] {
             let len = compose(&query, &sent, transport, &mut buf);
@@ -357,7 +367,7 @@ mod tests {
             reply.extend(b"\x00\x00\x06\x00\x01\x80\x00\x00\x05\x00\x00");
             reply.extend(b"\xc0\x0c\x00\x01\x00\x01\x80\x00\x00\x05\x00\x00");
             reply.extend([0, 0, 41, 4, 208, (code >> 4) as u8, 0, 0, 0, 0, 0]);
-            read(&query, &sent, &reply)
+            read_response(&query, &sent, &reply)
         };
         assert_eq!(with(0), ParsedResponse::Answer, "the TTL of another record is not a code");
         assert_eq!(with(3), ParsedResponse::Answer);

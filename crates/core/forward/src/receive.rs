@@ -4,7 +4,7 @@ use crate::event::{ForwardEvent, Transmission};
 use crate::forwarder::{Forwarder, RandomSource, id_of};
 use crate::late::slot_of;
 use crate::limits::TRIES_MAX;
-use crate::message::{ParsedResponse, code, read};
+use crate::message::{ParsedResponse, read_response, response_code};
 
 impl Forwarder<'_> {
     /// Sets the socket of a transmission, a number that nothing else has. A reply counts only at
@@ -53,11 +53,11 @@ impl Forwarder<'_> {
         };
         let query = &mut self.queries[number];
         let sent = query.tries[attempt];
-        let said = read(query, &sent, message);
-        if sent.upstream != upstream || said == ParsedResponse::Other {
+        let parsed = read_response(query, &sent, message);
+        if sent.upstream != upstream || parsed == ParsedResponse::Other {
             return self.mismatch(upstream);
         }
-        if said == ParsedResponse::OtherCase {
+        if parsed == ParsedResponse::OtherCase {
             self.suspect_case((number as u16, attempt), now);
             return self.mismatch(upstream);
         }
@@ -69,7 +69,7 @@ impl Forwarder<'_> {
             server.record_query_end();
         }
         let number = number as u16;
-        match said {
+        match parsed {
             ParsedResponse::Truncated if !sent.by_stream => {
                 server.record_answer(now, now - sent.sent_at);
                 self.send_again(number, (upstream, true), now, random)
@@ -81,11 +81,11 @@ impl Forwarder<'_> {
             }
             ParsedResponse::Answer => {
                 server.record_answer(now, now - sent.sent_at);
-                self.take_answer((number, attempt), code(message), now, random)
+                self.take_answer((number, attempt), response_code(message), now, random)
             }
             _ => {
                 server.record_refusal(now);
-                let is_doubted = self.doubts_denial((number, attempt), code(message), now);
+                let is_doubted = self.doubts_denial((number, attempt), response_code(message), now);
                 let sent = &mut self.queries[usize::from(number)].tries[attempt];
                 sent.is_refused = !is_doubted;
                 self.go_on(number, now, random)

@@ -4,7 +4,7 @@ use crate::limits::REMEMBERED_MAX;
 use crate::prober::{NotProbed, rate_of};
 use crate::state::TargetState;
 use std::borrow::Cow;
-use zone_manager::{HealthTarget, Naming, ZoneKey};
+use zone_manager::{HealthTarget, TargetUse, ZoneKey};
 
 /// Why targets wait: all zones together need too many probes a second, and theirs most.
 const WAITS: &str = "it waits: the zones together need too many probes a second, and its zone has \
@@ -13,17 +13,17 @@ const CROWDED: &str = "it waits: there would be too many probes a second to its 
 const NO_CHECK: &str = "there is no such check";
 
 impl Runner {
-    /// Takes in targets that came or went.
+    /// Starts and stops to probe targets whose use by zones has changed.
     pub(super) fn take_targets(&mut self) {
         let mut changed = self.publisher.health().take_changed();
-        // After each start, the same ones get a share.
+        // In one order, so that after each start the same targets get a share.
         changed.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
         let is_changed = !changed.is_empty();
-        for (target, naming) in changed {
-            match naming {
-                Naming::By(zones) => self.add(target, zones),
-                Naming::None => self.remove(target, true),
-                Naming::Deleted => self.remove(target, false),
+        for (target, by) in changed {
+            match by {
+                TargetUse::Zones(zones) => self.add(target, zones),
+                TargetUse::Unused => self.remove(target, true),
+                TargetUse::ZoneDeleted => self.remove(target, false),
             }
         }
         if is_changed {
@@ -33,7 +33,7 @@ impl Runner {
         }
     }
 
-    /// Sets of these zones name a target.
+    /// Adds a target that sets of these zones name.
     fn add(&mut self, target: HealthTarget, zones: Vec<ZoneKey>) {
         let is_known = self.zones.insert(target.clone(), zones.clone()).is_some();
         if is_known {

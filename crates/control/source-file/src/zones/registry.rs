@@ -23,7 +23,7 @@ pub struct ZoneRegistry(Mutex<RegistryState>);
 pub struct ContentInfo {
     pub serial: Option<u32>,
     pub records: u64,
-    /// When it was loaded, or saved.
+    /// When it was loaded from its file, or saved.
     pub at: SystemTime,
     /// How long its signatures are valid.
     pub signatures: Option<SignatureSpan>,
@@ -42,13 +42,13 @@ pub(super) fn shown_errors(errors: impl ExactSizeIterator<Item = String>) -> Vec
 }
 
 impl ZoneRegistry {
-    fn state(&self) -> MutexGuard<'_, RegistryState> {
+    fn lock(&self) -> MutexGuard<'_, RegistryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Replaces the zones; those that stay keep their status. Returns the removed ones.
+    /// Replaces the zones. A zone that stays keeps its status. Returns the removed zones.
     pub fn set(&self, zones: &[ZoneFile]) -> Vec<ZoneStatus> {
-        let mut state = self.state();
+        let mut state = self.lock();
         let old = std::mem::take(&mut *state);
         let mut known: HashMap<String, ZoneStatus> =
             old.zones.into_iter().map(|zone| (zone.name.clone(), zone)).collect();
@@ -62,53 +62,49 @@ impl ZoneRegistry {
         known.into_values().collect()
     }
 
-    /// The status of all.
+    /// The status of all zones.
     pub fn status(&self) -> Vec<ZoneStatus> {
-        self.state().zones.clone()
+        self.lock().zones.clone()
     }
 
     /// The state of a zone.
     pub fn zone_state(&self, origin: Name<'_>) -> ZoneState {
-        let state = self.state();
+        let state = self.lock();
         state.indexes.get(&key(origin)).map_or(ZoneState::Unloaded, |at| state.zones[*at].state)
     }
 
-    /// A zone was loaded from its file.
+    /// Records that a zone was loaded from its file.
     pub fn note_loaded(&self, origin: Name<'_>, loaded: ContentInfo) {
         self.edit(origin, |zone| {
-            zone.note(ZoneState::Current, loaded);
+            set_content(zone, ZoneState::Current, loaded);
             zone.writing_seconds = None;
             (zone.refused_seconds, zone.errors) = (None, Vec::new());
         });
     }
 
-    /// The content of a zone's file is held; the zone stays as it was.
+    /// Records that the content of a zone's file is held. The zone is served as before.
     pub fn note_held(&self, origin: Name<'_>) {
         self.edit(origin, |zone| {
-            if zone.state == ZoneState::Current {
-                zone.state = ZoneState::Behind;
-            }
+            mark_behind(zone);
             (zone.refused_seconds, zone.errors) = (None, Vec::new());
             zone.writing_seconds = None;
         });
     }
 
-    /// A writer has had a zone's file open since then; `None`: not any more.
+    /// Records since when a writer has had a zone's file open; `None`: it is closed.
     pub fn note_writing(&self, origin: Name<'_>, since: Option<SystemTime>) {
         self.edit(origin, |zone| zone.writing_seconds = since.map(seconds));
     }
 
-    /// A zone was loaded from its saved copy.
+    /// Records that a zone was loaded from its saved copy.
     pub fn note_saved(&self, origin: Name<'_>, loaded: ContentInfo) {
-        self.edit(origin, |zone| zone.note(ZoneState::Saved, loaded));
+        self.edit(origin, |zone| set_content(zone, ZoneState::Saved, loaded));
     }
 
-    /// A zone's file was refused; the zone stays as it was.
+    /// Records that a zone's file was refused. The zone is served as before.
     pub fn note_refused(&self, origin: Name<'_>, errors: impl ExactSizeIterator<Item = String>) {
         self.edit(origin, |zone| {
-            if zone.state == ZoneState::Current {
-                zone.state = ZoneState::Behind;
-            }
+            mark_behind(zone);
             zone.refused_seconds = Some(seconds(SystemTime::now()));
             zone.errors = shown_errors(errors);
             zone.writing_seconds = None;
@@ -116,24 +112,26 @@ impl ZoneRegistry {
     }
 
     fn edit(&self, origin: Name<'_>, edit: impl FnOnce(&mut ZoneStatus)) {
-        let mut state = self.state();
-        // It may have been removed.
+        let mut state = self.lock();
+        // The zone may have been removed meanwhile.
         if let Some(index) = state.indexes.get(&key(origin)).copied() {
             edit(&mut state.zones[index]);
         }
     }
 }
 
-trait Note {
-    fn note(&mut self, state: ZoneState, loaded: ContentInfo);
+/// Sets the state and the content of a zone.
+fn set_content(zone: &mut ZoneStatus, state: ZoneState, content: ContentInfo) {
+    zone.state = state;
+    zone.serial = content.serial;
+    zone.records = content.records;
+    zone.signatures = content.signatures;
+    zone.loaded_seconds = Some(seconds(content.at));
 }
 
-impl Note for ZoneStatus {
-    fn note(&mut self, state: ZoneState, loaded: ContentInfo) {
-        self.state = state;
-        self.serial = loaded.serial;
-        self.records = loaded.records;
-        self.signatures = loaded.signatures;
-        self.loaded_seconds = Some(seconds(loaded.at));
+/// The file is newer than the content that is served.
+fn mark_behind(zone: &mut ZoneStatus) {
+    if zone.state == ZoneState::Current {
+        zone.state = ZoneState::Behind;
     }
 }

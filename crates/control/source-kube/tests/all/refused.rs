@@ -15,11 +15,11 @@ fn start(world: &World) -> (Watched, MapTask) {
 /// What an elected server writes.
 fn written(task: &MapTask) -> Vec<MapValue> {
     task.map.set_leader(Leader { is_own: true, ..Leader::default() });
-    task.ask.blocking_send(MapRequest::Elected(None)).expect("the source runs");
+    task.requests.blocking_send(MapRequest::Elected(None)).expect("the source runs");
     until_true("keys are named", || !task.map.is_clean());
     let (answer, values) = oneshot::channel();
     let keys = task.map.take(1_000);
-    task.ask.blocking_send(MapRequest::Values { keys, answer }).expect("the source runs");
+    task.requests.blocking_send(MapRequest::Values { keys, answer }).expect("the source runs");
     values.blocking_recv().expect("it knows them")
 }
 

@@ -13,8 +13,8 @@ impl Leadership {
         format!("{}/origin", self.key())
     }
 
-    /// That the map still comes from what this server knows.
-    pub(super) fn is_origin(&self) -> Compare {
+    /// The condition that etcd still has the origin that this server has read.
+    pub(super) fn has_same_origin(&self) -> Compare {
         match &self.found_origin {
             Some(origin) => Compare::value(self.origin_key(), CompareOp::Equal, origin.as_str()),
             None => Compare::create_revision(self.origin_key(), CompareOp::Equal, 0),
@@ -35,7 +35,7 @@ impl Leadership {
         })
     }
 
-    /// This server may not write: it follows the map.
+    /// Resigns, and follows the map instead of writing it.
     pub(super) async fn refuse(&mut self, why: String) -> Result<(), RequestError> {
         let own = self.elected.as_ref().filter(|elected| self.link.server.1.is(elected.lease));
         if let Some(epoch) = own.map(|own| own.epoch) {
@@ -64,7 +64,7 @@ impl Leadership {
         Ok(())
     }
 
-    /// This server may write.
+    /// Ends to follow the map: this server may write it again.
     pub(super) fn allow(&mut self) {
         if let Some(following) = self.following.take() {
             following.abort();
@@ -72,11 +72,11 @@ impl Leadership {
         }
     }
 
-    /// Notes what the map comes from, if no key says it: an older version wrote it, or an
-    /// operator has deleted the key. The watch brings it.
+    /// Writes the origin, which etcd lacks: an older version wrote the map, or an operator has
+    /// deleted the key. The watch reports it.
     pub(super) async fn claim(&self, epoch: i64) -> Result<(), RequestError> {
         let Some(own) = self.own_origin.borrow().clone() else { return Ok(()) };
-        let when = [self.is_elected(epoch), self.is_origin()];
+        let when = [self.is_elected(epoch), self.has_same_origin()];
         let put = TxnOp::put(self.origin_key(), own, None);
         self.link.connection.write(when, [put]).await.map(drop)
     }

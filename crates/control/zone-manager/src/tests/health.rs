@@ -22,8 +22,8 @@ fn target(check: &str, address: [u8; 4]) -> HealthTarget {
 }
 
 /// Sets of example.org name a target.
-fn by_example() -> Naming {
-    Naming::By(vec![b"\x07example\x03org\0"[..].into()])
+fn by_example() -> TargetUse {
+    TargetUse::Zones(vec![b"\x07example\x03org\0"[..].into()])
 }
 
 impl Fixture {
@@ -140,11 +140,11 @@ fn unserved_zone_names_no_targets() {
     assert_eq!(fixture.publisher.health().sets(&web), 1);
     fixture.apply(of_zone(), vec![members(WWW, SetRules::default(), &[[10, 0, 0, 1]])]);
     assert_eq!(fixture.publisher.health().sets(&web), 0);
-    assert_eq!(fixture.publisher.health().take_changed(), [(web.clone(), Naming::None)]);
+    assert_eq!(fixture.publisher.health().take_changed(), [(web.clone(), TargetUse::Unused)]);
     fixture.apply(of_zone(), vec![members(WWW, checked(), &[[10, 0, 0, 1]])]);
     assert_eq!(fixture.publisher.health().take_changed(), [(web.clone(), by_example())]);
     fixture.publisher.wait(fixture.updates.remove(of_zone())).unwrap();
-    assert_eq!(fixture.publisher.health().take_changed(), [(web, Naming::Deleted)]);
+    assert_eq!(fixture.publisher.health().take_changed(), [(web, TargetUse::ZoneDeleted)]);
 }
 
 #[test]
@@ -309,9 +309,9 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
                 sets.insert(at, (rules, addresses));
             }
         }
-        for (target, naming) in fixture.publisher.health().take_changed() {
+        for (target, by) in fixture.publisher.health().take_changed() {
             // A target that went and came again counts as named.
-            let is_named = matches!(naming, Naming::By(_));
+            let is_named = matches!(by, TargetUse::Zones(_));
             let _ = if is_named { named.insert(target) } else { named.remove(&target) };
         }
         if round % 10 > 0 {

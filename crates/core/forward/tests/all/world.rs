@@ -4,8 +4,8 @@ mod replies;
 use cache::{CacheKey, QueryKind};
 use forward::limits::{QUERIES_MAX, WAITERS_MAX};
 use forward::{
-    ForwardEvent, Forwarder, ForwarderState, PendingQuery, QUESTION_LEN_MAX, QueryOutcome,
-    StreamLoss, Transmission, UpstreamGroup, UpstreamHealth, UpstreamTransport,
+    ForwardEvent, Forwarder, ForwarderState, PendingQuery, QUERY_LEN_MAX, QueryOutcome, StreamLoss,
+    Transmission, UpstreamGroup, UpstreamHealth, UpstreamTransport,
 };
 use replies::{has_upper_case, lies, reply_of};
 use std::cmp::Reverse;
@@ -223,7 +223,7 @@ impl World {
     /// Sends what was ordered: datagrams each over a socket of its own.
     fn send(&mut self) {
         while let Some(transmission) = self.call(|forwarder, _, _| forwarder.transmission()) {
-            let mut buf = [0; QUESTION_LEN_MAX];
+            let mut buf = [0; QUERY_LEN_MAX];
             let len = self.call(|forwarder, _, _| forwarder.compose(&transmission, &mut buf));
             let id = u16::from_be_bytes([buf[0], buf[1]]);
             let (socket, is_open, arrives_at) = match transmission.by_stream {

@@ -3,7 +3,7 @@ use super::UpstreamClient;
 use super::restart::changing;
 use crate::peer_shards::PeerShards;
 use crate::pending_sends::PendingSends;
-use forward::{ForwardEvent, QUESTION_LEN_MAX, Transmission};
+use forward::{ForwardEvent, QUERY_LEN_MAX, Transmission};
 use std::io::ErrorKind;
 use std::mem;
 use std::ops::Range;
@@ -23,7 +23,7 @@ impl UpstreamClient {
     /// Queues transmissions for the end of the burst, and sends them if the queue is full.
     pub(super) fn send(&mut self) {
         while let Some(transmission) = self.with(|forwarder, _, _| forwarder.transmission()) {
-            let mut question = [0; QUESTION_LEN_MAX];
+            let mut question = [0; QUERY_LEN_MAX];
             let len = self.with(|forwarder, _, _| forwarder.compose(&transmission, &mut question));
             if !transmission.by_stream {
                 self.pending_sends.push(transmission, &question[..len]);

@@ -1,6 +1,6 @@
 //! Keys: names with their labels from the root, below a prefix.
 use crate::service::Service;
-use crate::{Imported, Note};
+use crate::{Imported, KeyReport};
 use wire::{Name, NameBuf};
 
 /// A key of etcd and its value.
@@ -45,7 +45,7 @@ impl Keys {
                 Ok(Some(key)) => keys.push(key),
                 Ok(None) => imported.elsewhere += 1,
                 Err(what) => {
-                    imported.notes.push(Note { key: entry.key.clone(), what, is_lost: true });
+                    imported.notes.push(KeyReport { key: entry.key.clone(), what, is_lost: true });
                 }
             }
         }

@@ -44,7 +44,7 @@ impl Layout {
 
 /// Something of a key that the record sets do not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Note {
+pub struct KeyReport {
     /// The key.
     pub key: String,
     /// What is lost, and why.
@@ -53,7 +53,7 @@ pub struct Note {
     pub is_lost: bool,
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for KeyReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.is_lost { "lost" } else { "note" };
         write!(f, "{}: {word}: {}", self.key, self.what)
@@ -66,7 +66,7 @@ pub struct Imported {
     /// In canonical order of the keys.
     pub sets: Vec<RecordSet>,
     /// What is lost or differs.
-    pub notes: Vec<Note>,
+    pub notes: Vec<KeyReport>,
     /// Keys of other zones.
     pub elsewhere: usize,
 }

@@ -3,7 +3,7 @@ use crate::key::{Key, Keys, name_of};
 use crate::path::{absolute, quoted};
 use crate::service::HostKind;
 use crate::sets::Sets;
-use crate::{Imported, Note};
+use crate::{Imported, KeyReport};
 use wire::{Name, Rtype};
 
 /// The view of a record that is for all clients, beside the empty one.
@@ -17,12 +17,12 @@ pub fn import(keys: &Keys, zone: Name<'_>, imported: &mut Imported) {
         if key.service.rtype.eq_ignore_ascii_case("CNAME") {
             aliases.push(key);
         } else if let Err(what) = add(key, keys.depth, &mut sets) {
-            imported.notes.push(Note { key: key.text.clone(), what, is_lost: true });
+            imported.notes.push(KeyReport { key: key.text.clone(), what, is_lost: true });
         }
     }
     for key in aliases {
         if let Err(what) = add_alias(key, zone, &mut sets) {
-            imported.notes.push(Note { key: key.text.clone(), what, is_lost: true });
+            imported.notes.push(KeyReport { key: key.text.clone(), what, is_lost: true });
         }
     }
     sets.finish(imported);

@@ -3,7 +3,7 @@ use crate::group::grouped;
 use crate::key::{Key, Keys, name_of};
 use crate::service::HostKind;
 use crate::sets::Sets;
-use crate::{Imported, Note};
+use crate::{Imported, KeyReport};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use wire::{Name, NameBuf, Rtype};
@@ -47,7 +47,7 @@ struct Tree<'k> {
 }
 
 fn report(imported: &mut Imported, key: &Key, what: &str) {
-    imported.notes.push(Note { key: key.text.clone(), what: what.to_owned(), is_lost: true });
+    imported.notes.push(KeyReport { key: key.text.clone(), what: what.to_owned(), is_lost: true });
 }
 
 impl Tree<'_> {
@@ -162,7 +162,7 @@ impl Tree<'_> {
             self.add(name, Rtype::CNAME, &absolute(&key.service.host), &key);
             let what = "the names above it answer it as an SRV record only, no longer as an alias";
             let (key, what) = (key.text, what.to_owned());
-            self.imported.notes.push(Note { key, what, is_lost: false });
+            self.imported.notes.push(KeyReport { key, what, is_lost: false });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The record sets under construction.
 use crate::key::Key;
-use crate::{Imported, Note};
+use crate::{Imported, KeyReport};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use wire::{NameBuf, Rtype};
@@ -99,7 +99,7 @@ impl Sets {
             let Records { data, ttl, max, differs } = records;
             if let Some(key) = differs {
                 let what = format!("the TTLs of {name} {} differ: it gets {ttl}", Rtype(rtype));
-                imported.notes.push(Note { key, what, is_lost: false });
+                imported.notes.push(KeyReport { key, what, is_lost: false });
             }
             let is_weighted = data.iter().any(|(_, weight)| *weight > 0);
             let mut set = RecordSet {

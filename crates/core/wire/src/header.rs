@@ -76,15 +76,21 @@ pub enum Rcode {
     Refused = 5,
     /// A name that would be too long (RFC 6672 §2.2).
     YxDomain = 6,
+    /// A record set exists that an update requires not to (RFC 2136 §2.2).
+    YxRrset = 7,
+    /// A record set does not exist as an update requires (RFC 2136 §2.2).
+    NxRrset = 8,
     /// Not authoritative for the zone (RFC 2136 §2.2), or not authorized (RFC 8945 §5.2.1).
     NotAuth = 9,
+    /// A name of an update is outside of its zone (RFC 2136 §2.2).
+    NotZone = 10,
     /// EDNS version not supported (RFC 6891 §6.1.3).
     BadVers = 16,
 }
 
 impl Rcode {
     /// Every code, for counters.
-    pub const ALL: [Rcode; 9] = [
+    pub const ALL: [Rcode; 12] = [
         Self::NoError,
         Self::FormErr,
         Self::ServFail,
@@ -92,7 +98,10 @@ impl Rcode {
         Self::NotImp,
         Self::Refused,
         Self::YxDomain,
+        Self::YxRrset,
+        Self::NxRrset,
         Self::NotAuth,
+        Self::NotZone,
         Self::BadVers,
     ];
 
@@ -100,8 +109,7 @@ impl Rcode {
     #[inline]
     pub const fn index(self) -> usize {
         match self {
-            Self::NotAuth => 7,
-            Self::BadVers => 8,
+            Self::BadVers => 11,
             low => low as usize,
         }
     }
@@ -116,7 +124,10 @@ impl Rcode {
             Self::NotImp => "NOTIMP",
             Self::Refused => "REFUSED",
             Self::YxDomain => "YXDOMAIN",
+            Self::YxRrset => "YXRRSET",
+            Self::NxRrset => "NXRRSET",
             Self::NotAuth => "NOTAUTH",
+            Self::NotZone => "NOTZONE",
             Self::BadVers => "BADVERS",
         }
     }

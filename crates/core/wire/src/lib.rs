@@ -29,4 +29,4 @@ pub use query::{QName, Query, QueryFault};
 pub use rdata::{RdataField, layout, target};
 pub use record::{Malformed, Record, Records, age_records, expanded, skip_name};
 pub use rtype::{Class, Rtype};
-pub use tsig::Tsig;
+pub use tsig::{Tsig, signature_at};

@@ -1,5 +1,5 @@
 //! TSIG (RFC 8945): the record that authenticates a message.
-use crate::{Class, Name};
+use crate::{Class, HEADER_LEN, Name, Records, Rtype, skip_name};
 
 /// Bytes of the signing time and the fudge.
 const TIME_LEN: usize = 8;
@@ -24,8 +24,14 @@ pub struct Tsig<'m> {
 }
 
 impl<'m> Tsig<'m> {
+    /// The MAC is not that of the message (RFC 8945 §5.2.2).
+    pub const BAD_SIG: u16 = 16;
     /// The key is not known to the server (RFC 8945 §5.2.1).
     pub const BAD_KEY: u16 = 17;
+    /// The clocks differ by more than the fudge (RFC 8945 §5.2.3).
+    pub const BAD_TIME: u16 = 18;
+    /// The MAC is shorter than the server accepts (RFC 8945 §5.2.4).
+    pub const BAD_TRUNC: u16 = 22;
     /// Bytes of the longest data without a MAC and without more about an error.
     pub const UNSIGNED_LEN_MAX: usize = UNSIGNED_LEN_MAX;
 
@@ -68,6 +74,29 @@ impl<'m> Tsig<'m> {
     }
 }
 
+/// The offset of the TSIG record of a message of any opcode: the last record of its additional
+/// section. `None`: there is none, or the message is malformed before it.
+pub fn signature_at(message: &[u8]) -> Option<usize> {
+    let [_, _, _, _, counts @ ..] = *message.first_chunk::<HEADER_LEN>()?;
+    let [q0, q1, a0, a1, u0, u1, x0, x1] = counts;
+    let [questions, answers, authority, additional] = [[q0, q1], [a0, a1], [u0, u1], [x0, x1]]
+        .map(|count| usize::from(u16::from_be_bytes(count)));
+    if additional == 0 {
+        return None;
+    }
+    let mut at = HEADER_LEN;
+    for _ in 0..questions {
+        at = skip_name(message, at).ok()? + 4;
+    }
+    let mut records = Records::new(message, at, answers + authority + additional);
+    for _ in 1..answers + authority + additional {
+        records.next()?.ok()?;
+    }
+    let last_at = records.at();
+    let last = records.next()?.ok()?;
+    (last.rtype == Rtype::TSIG && records.at() == message.len()).then_some(last_at)
+}
+
 /// The bytes behind a length of 16 bits, and the rest.
 fn split_counted(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (len, rest) = bytes.split_first_chunk::<2>()?;
@@ -94,6 +123,29 @@ mod tests {
 
     const DATA: &[u8] = b"\x0bhmac-sha256\0\0\0\x65\0\0\0\x01\x2c\0\x04\x01\x02\x03\x04\
                           \xab\xcd\0\0\0\x02\x05\x06";
+
+    /// An UPDATE with a question, an answer and these additional records.
+    fn update(additional: &[&[u8]]) -> Vec<u8> {
+        let head = [0, 1, 0x28, 0, 0, 1, 0, 1, 0, 0, 0, additional.len() as u8];
+        let zone = b"\x01z\x00\x00\x06\x00\x01\xc0\x0c\x00\xff\x00\xff\x00\x00\x00\x00\x00\x00";
+        [&head[..], zone, &additional.concat()].concat()
+    }
+
+    #[test]
+    fn signature_is_the_last_additional_record_of_any_opcode() {
+        let signed =
+            [b"\x00\x00\xfa\x00\xff\x00\x00\x00\x00\x00", &[DATA.len() as u8][..], DATA].concat();
+        let opt = b"\x00\x00\x29\x04\xd0\x00\x00\x00\x00\x00\x00";
+        let last = update(&[opt, &signed]);
+        assert_eq!(signature_at(&last), Some(last.len() - signed.len()));
+        for other in [update(&[]), update(&[opt]), update(&[&signed, opt])] {
+            assert_eq!(signature_at(&other), None);
+        }
+        for len in 0..last.len() {
+            assert_eq!(signature_at(&last[..len]), None, "{len}");
+        }
+        assert_eq!(signature_at(&[&last[..], &[0]].concat()), None, "bytes behind it");
+    }
 
     #[test]
     fn every_field_of_the_data_is_read() {

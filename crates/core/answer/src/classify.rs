@@ -6,7 +6,7 @@ use crate::fast_path::FastPath;
 use crate::name_owner::{NameOwner, name_owner};
 use crate::networks::ClientNetworks;
 use crate::solve::{NodeLookup, ZoneRef};
-use crate::{Disposition, Policy};
+use crate::{Disposition, KeyNames, Policy};
 use image::{Forwards, HashKey, Rewrites, Route, ZoneTable};
 use limit::Acl;
 use packet::{BURST_MAX, Packet, View, prefetch};
@@ -20,6 +20,7 @@ pub(crate) struct Classifier<'f, 'w> {
     pub(crate) rewrites: &'f Rewrites<'f>,
     pub(crate) recursion: &'f Acl<'f>,
     pub(crate) notify_from: &'f Acl<'f>,
+    keys: KeyNames<'f>,
     networks: Option<&'f ClientNetworks<'f>>,
     /// The zone of the previous query if no other zone lies below it. Names of a burst often share
     /// a zone, which saves routing.
@@ -45,6 +46,7 @@ impl<'f, 'w> Classifier<'f, 'w> {
             rewrites: &policy.rewrites,
             recursion: &policy.recursion,
             notify_from: &policy.notify_from,
+            keys: policy.keys,
             networks: policy.networks(),
             memo: None,
             expects_cookie: false,
@@ -168,8 +170,9 @@ impl<'f, 'w> Classifier<'f, 'w> {
         inject_panic("parse", || packet.buf.get(HEADER_LEN..).unwrap_or_default());
         query.parse(packet.buf, packet.len).map_err(Disposition::Fault)?;
         inject_panic("classify", || query.name.as_bytes());
-        if query.tsig_at.is_some() {
-            return Err(Disposition::Signed);
+        if let Some(at) = query.tsig_at {
+            let is_known = self.keys.name_signer(packet, at);
+            return Err(if is_known { Disposition::PassedOn } else { Disposition::Signed });
         }
         if query.edns.is_some_and(|edns| edns.subnet_at > 0)
             && self.networks.is_some_and(|networks| networks.is_malformed(query, packet))

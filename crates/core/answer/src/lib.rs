@@ -67,6 +67,7 @@ pub use forwarded_response::{
 pub use networks::{ClientNetworks, DeniedAnswer, NameRules, Network};
 pub use panicked::{answer_panicked, cut_unsettled};
 pub use resolver::{CacheLookup, NoForwarding, Resolver, is_old};
+pub use tsig::KeyNames;
 
 use admission::{ClientLimiter, OpenAdmission};
 use cache_path::{CacheCandidate, CachePath};
@@ -112,6 +113,10 @@ pub struct Policy<'p> {
     pub notify_from: Acl<'p>,
     /// Bit n: a handler outside the data plane decides messages of opcode n.
     pub handled_opcodes: u16,
+    /// Bit n: of those, only messages that are signed with one of the keys.
+    pub signed_opcodes: u16,
+    /// The keys of signed messages, which a handler outside the data plane verifies.
+    pub keys: KeyNames<'p>,
     /// Where clients are: `packet::LocationNumber` counts them from 1.
     pub locations: &'p [Location],
 }
@@ -151,6 +156,8 @@ impl Default for Policy<'_> {
             recursion: Acl::ALL,
             notify_from: Acl::NONE,
             handled_opcodes: 0,
+            signed_opcodes: 0,
+            keys: KeyNames::default(),
             locations: &[],
         }
     }
@@ -225,8 +232,13 @@ enum Disposition<'w> {
     Chaos,
     /// A type that no record has.
     Meta,
-    /// A NOTIFY that is obeyed, or another message that a handler outside the data plane decides.
+    /// A NOTIFY that is obeyed.
     Control,
+    /// Signed with a key of this server, or of an opcode with a handler: one outside the data plane
+    /// decides.
+    PassedOn,
+    /// Not signed, and of an opcode that needs it.
+    Unsigned,
     /// A NOTIFY of a client that may not send one.
     NotifyRefused,
     /// A NOTIFY about a zone that is not served.

@@ -13,7 +13,7 @@ use crate::reply::ReplyWriter;
 use crate::reply_room::{ReplyRoom, reply_len_max};
 use crate::rrl::{RrlClass, RrlReply};
 use crate::solve::{self, ChainScratch, ChainStart, ForwardConfig, MissingName};
-use crate::tsig::BadKey;
+use crate::tsig::{BadKey, sort_handled};
 use crate::{Disposition, Now, Policy, SmallRng, chaos, resolver};
 use image::{HashKey, ZoneTable};
 use packet::{BURST_MAX, DropReason, Packet, Verdict};
@@ -129,6 +129,11 @@ impl<'w> Responder<'_, '_, 'w> {
         if let Disposition::Fast(_) | Disposition::NotCached = disposition {
             *disposition = classifier.classify_fully(query, packet);
         }
+        if let Disposition::Fault(QueryFault::Opcode) = disposition
+            && has_handler(self.policy, query)
+        {
+            *disposition = sort_handled(self.policy, query, packet);
+        }
         packet.verdict = match disposition {
             Disposition::Fault(QueryFault::Short) => Verdict::Drop(DropReason::Short),
             Disposition::Fault(QueryFault::Response) => Verdict::Drop(DropReason::Response),
@@ -137,9 +142,8 @@ impl<'w> Responder<'_, '_, 'w> {
                 answer_counts.count_notify(disposition);
                 Verdict::Control
             }
-            Disposition::Fault(QueryFault::Opcode) if has_handler(self.policy, query) => {
+            Disposition::PassedOn => {
                 answer_counts.passed_on += 1;
-                *disposition = Disposition::Control;
                 Verdict::Control
             }
             _ => {
@@ -362,7 +366,9 @@ fn refuse(disposition: &Disposition<'_>, policy: &Policy<'_>, reply: &mut ReplyW
         Disposition::Meta => refuse_meta(reply),
         Disposition::NameDenied(network) => answer_denied(policy, *network, reply),
         Disposition::Signed | Disposition::NotifyUnknown => reply.fail(Rcode::NotAuth, None),
-        Disposition::NotifyRefused => reply.fail(Rcode::Refused, Some(Ede::PROHIBITED)),
+        Disposition::NotifyRefused | Disposition::Unsigned => {
+            reply.fail(Rcode::Refused, Some(Ede::PROHIBITED))
+        }
         Disposition::Fault(QueryFault::Opcode) => reply.fail(Rcode::NotImp, None),
         Disposition::Fault(QueryFault::Version) => reply.fail(Rcode::BadVers, None),
         Disposition::Fault(QueryFault::CookieOnly) => {}

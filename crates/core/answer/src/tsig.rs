@@ -1,6 +1,8 @@
-//! Signed queries (RFC 8945). This server has no keys, so each gets NOTAUTH with BADKEY.
+//! Signed messages (RFC 8945). Those that name a key of this server are verified outside the data
+//! plane; all others get NOTAUTH with BADKEY.
+use crate::{Disposition, Policy};
 use packet::Packet;
-use wire::{Class, Flags, HEADER_LEN, Name, Query, Records, Rtype, Tsig};
+use wire::{Class, Flags, HEADER_LEN, Name, NameBuf, Query, Records, Rtype, Tsig, signature_at};
 
 /// Bytes of a record between its owner and its data.
 const HEAD_LEN: usize = 10;
@@ -8,6 +10,55 @@ const HEAD_LEN: usize = 10;
 const RECORD_LEN_MAX: usize = Name::LEN_MAX + HEAD_LEN + Tsig::UNSIGNED_LEN_MAX;
 /// Offset of the count of additional records in a header.
 const ADDITIONAL_AT: usize = 10;
+
+/// The names of keys, in lower case and sorted by their bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct KeyNames<'p>(&'p [NameBuf]);
+
+impl<'p> KeyNames<'p> {
+    /// These names, which [`sort`](Self::sort) has sorted.
+    pub const fn new(names: &'p [NameBuf]) -> Self {
+        Self(names)
+    }
+
+    /// Sorts names for [`new`](Self::new).
+    pub fn sort(names: &mut [NameBuf]) {
+        names.iter_mut().for_each(NameBuf::make_lowercase);
+        names.sort_unstable_by(|one, other| bytes(one).cmp(bytes(other)));
+    }
+
+    /// Whether the TSIG record at an offset of a message names one of the keys.
+    #[inline(never)]
+    pub(crate) fn name_signer(self, packet: &Packet<'_>, at: u16) -> bool {
+        let record = Records::new(packet.message(), at.into(), 1).next();
+        let owner = record.and_then(Result::ok).and_then(|record| record.owner().ok());
+        let find = |owner| self.0.binary_search_by(|name| bytes(name).cmp(bytes(&owner)));
+        !self.0.is_empty() && owner.is_some_and(|owner| find(owner).is_ok())
+    }
+}
+
+fn bytes(name: &NameBuf) -> &[u8] {
+    name.as_name().as_bytes()
+}
+
+/// What becomes of a message whose opcode has a handler: if that needs a signature, who may have
+/// signed it is decided here, so that others never take the handler's time.
+#[inline(never)]
+pub(crate) fn sort_handled<'w>(
+    policy: &Policy<'_>,
+    query: &mut Query,
+    packet: &Packet<'_>,
+) -> Disposition<'w> {
+    if policy.signed_opcodes >> query.flags.opcode() & 1 == 0 {
+        return Disposition::PassedOn;
+    }
+    query.tsig_at = signature_at(packet.message()).map(|at| at as u16);
+    match query.tsig_at {
+        None => Disposition::Unsigned,
+        Some(at) if policy.keys.name_signer(packet, at) => Disposition::PassedOn,
+        Some(_) => Disposition::Signed,
+    }
+}
 
 /// The TSIG record of the reply to a key that this server does not have.
 pub(crate) struct BadKey {

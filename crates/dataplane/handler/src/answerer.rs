@@ -42,7 +42,7 @@ pub const SELF_ANSWERS: usize = PANICS + 1;
 pub const PROBE_ANSWERS: usize = SELF_ANSWERS + 1;
 
 /// The response codes that fit the header, by which replies to networks are counted.
-pub const NETWORK_RCODES: [Rcode; 8] = [
+pub const NETWORK_RCODES: [Rcode; 11] = [
     Rcode::NoError,
     Rcode::FormErr,
     Rcode::ServFail,
@@ -50,7 +50,10 @@ pub const NETWORK_RCODES: [Rcode; 8] = [
     Rcode::NotImp,
     Rcode::Refused,
     Rcode::YxDomain,
+    Rcode::YxRrset,
+    Rcode::NxRrset,
     Rcode::NotAuth,
+    Rcode::NotZone,
 ];
 /// Counters of replies by network: for each slot one of each code.
 pub const NETWORK_COUNTERS: usize = NETWORK_SLOTS * NETWORK_RCODES.len();

@@ -6,7 +6,7 @@
 //! each client has a share.
 use crate::limits::{
     CONTROL_ANSWERS_LEN_MAX, CONTROL_BYTES_MAX, CONTROL_BYTES_MIN, CONTROL_BYTES_PER_CLIENT_MAX,
-    CONTROL_HEAD_LEN, CONTROL_REPLY_ROOM,
+    CONTROL_BYTES_PER_KEY_MAX, CONTROL_HEAD_LEN, CONTROL_REPLY_ROOM,
 };
 use answer::ControlAnswer;
 use packet::{DropReason, Ingress, Packet, QueryContext, Transport, Verdict};
@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 use sync::{EventReader, EventWriter, events};
-use wire::Rcode;
+use wire::{Rcode, Records, signature_at};
 use worker::{ClientIdentity, Shares};
 
 /// Identifies a message of one thread.
@@ -128,6 +128,14 @@ struct PendingMessage {
     origin: Ingress,
     message: Box<[u8]>,
     since: Duration,
+    /// The name of the key that it names, in lower case.
+    key: Option<Box<[u8]>>,
+}
+
+impl PendingMessage {
+    fn weight(&self) -> usize {
+        weight(&self.message)
+    }
 }
 
 impl ControlQueue {
@@ -151,10 +159,11 @@ impl ControlQueue {
     fn send(&mut self, packet: &Packet<'_>, since: Duration) -> bool {
         let Packet { peer, context, origin, .. } = *packet;
         let message = packet.message();
-        let weight = (CONTROL_HEAD_LEN + message.len()).max(CONTROL_BYTES_MIN);
+        let (weight, key) = (weight(message), key(message));
         let client = ClientIdentity::at(context.client.ip());
         if self.shares.weight() + weight > CONTROL_BYTES_MAX
             || self.shares.weight_of(client) + weight > CONTROL_BYTES_PER_CLIENT_MAX
+            || key.is_some() && self.weight_of(&key) + weight > CONTROL_BYTES_PER_KEY_MAX
         {
             return false;
         }
@@ -166,10 +175,16 @@ impl ControlQueue {
         if is_sent {
             let message = message.into();
             self.shares.put(id, client, weight, since);
-            self.pending.push(PendingMessage { id, peer, context, origin, message, since });
+            self.pending.push(PendingMessage { id, peer, context, origin, message, since, key });
             wake(&self.handler);
         }
         is_sent
+    }
+
+    /// The bytes of the messages that name a key. There are few: each counts for
+    /// [`CONTROL_BYTES_MIN`] at least.
+    fn weight_of(&self, key: &Option<Box<[u8]>>) -> usize {
+        self.pending.iter().filter(|one| one.key == *key).map(PendingMessage::weight).sum()
     }
 
     /// Passes each message that the handler has decided to `answer`, as it was received, with the
@@ -210,6 +225,17 @@ impl ControlQueue {
     pub(crate) fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
+}
+
+/// The bytes that a message counts for.
+fn weight(message: &[u8]) -> usize {
+    (CONTROL_HEAD_LEN + message.len()).max(CONTROL_BYTES_MIN)
+}
+
+/// The name of the key that a message names.
+fn key(message: &[u8]) -> Option<Box<[u8]>> {
+    let record = Records::new(message, signature_at(message)?, 1).next()?.ok()?;
+    Some(record.owner().ok()?.as_name().as_bytes().into())
 }
 
 /// Passes on the messages of a burst that are for the handler. Those without room, or without a

@@ -12,6 +12,10 @@ pub const CONTROL_BYTES_MAX: usize = 512 << 10;
 /// messages, or [`BURST_MAX`](packet::BURST_MAX) short ones.
 pub const CONTROL_BYTES_PER_CLIENT_MAX: usize = CONTROL_BYTES_MAX / 2;
 
+/// Bytes of those that name one key: who does not have the key can send them, too, from any address
+/// over UDP.
+pub const CONTROL_BYTES_PER_KEY_MAX: usize = CONTROL_BYTES_MAX / 4;
+
 /// Bytes that each such message counts for at least.
 pub const CONTROL_BYTES_MIN: usize = 4_096;
 

@@ -1,10 +1,11 @@
 //! What may change while the server runs, as its threads read it. Each state is published as a
 //! whole and never changed.
 use crate::{AccessList, Forwarding, NetworkList, OwnQuery};
-use answer::{CookieSecret, Limiter, Limits, Policy};
+use answer::{CookieSecret, KeyNames, Limiter, Limits, Policy};
 use image::{Forwards, RewriteRule, Rewrites};
 use limit::{DebtSet, Networks, Rate, RateTable, TableKey};
 use std::sync::Arc;
+use wire::NameBuf;
 
 /// The debts of clients under one rate limit, for all threads.
 #[derive(Debug)]
@@ -47,6 +48,10 @@ pub struct Settings {
     pub notify_from: AccessList,
     /// Bit n: a handler outside the data plane decides messages of opcode n.
     pub handled_opcodes: u16,
+    /// Bit n: of those, only messages that are signed with one of the keys.
+    pub signed_opcodes: u16,
+    /// The names of the keys that sign messages, as [`KeyNames::sort`] sorts them.
+    pub keys: Vec<NameBuf>,
     /// Whether queries of clients that may not query are dropped instead of refused.
     pub silent: bool,
     /// Clients that no rate limit concerns.
@@ -112,6 +117,8 @@ impl Settings {
             recursion: self.recursion.acl(),
             notify_from: self.notify_from.acl(),
             handled_opcodes: self.handled_opcodes,
+            signed_opcodes: self.signed_opcodes,
+            keys: KeyNames::new(&self.keys),
             locations: self.networks.locations(),
         }
     }

@@ -1,7 +1,7 @@
 //! TSIG records of queries (RFC 8945): keys that this server does not have, and misplaced records.
 
 use crate::common::{Burst, RD, message, name, section, zones};
-use answer::{AnswerCounts, CacheLookup, NoForwarding, Policy, Resolver};
+use answer::{AnswerCounts, CacheLookup, KeyNames, NoForwarding, Policy, Resolver};
 use cache::{CacheHit, CacheKey};
 use image::{ForwardRule, Forwards};
 use packet::{Packet, Transport, Verdict};
@@ -152,4 +152,44 @@ fn signed_query_for_a_forwarded_name_is_neither_forwarded_nor_cached() {
     expected[3] |= 0x80;
     assert_eq!(sent, expected);
     assert_eq!(counts.rcodes[Rcode::NotAuth.index()], 1);
+}
+
+/// An UPDATE of `z.` with these additional records.
+fn update(records: &[&[u8]]) -> Vec<u8> {
+    message(5 << 11, [1, 0, 0, records.len() as u16], &section("z.", 6, 1), &records.concat())
+}
+
+#[test]
+fn known_key_is_verified_elsewhere_and_an_opcode_that_needs_a_signature_refuses_others() {
+    let mut keys = ["other.", "Key.example."].map(name);
+    KeyNames::sort(&mut keys);
+    let policy = Policy {
+        keys: KeyNames::new(&keys),
+        handled_opcodes: 1 << 5,
+        signed_opcodes: 1 << 5,
+        ..Policy::default()
+    };
+    let (known, unknown) = (tsig("kEy.example.", &[7; 32], 0), tsig("a.example.", &[7; 32], 0));
+    let notify = {
+        let mut notify = query("example.", &[&known]);
+        notify[2] |= 4 << 3;
+        notify
+    };
+    let zones = zones();
+    let decide = |message: &[u8]| {
+        let burst = Burst { room: 65_535, ..Burst::new(&zones, &policy) };
+        let (mut sent, counts) = burst.send(&mut NoForwarding, &[message.to_vec()]);
+        let (verdict, bytes) = sent.remove(0);
+        assert_eq!(counts.passed_on, u32::from(verdict == Verdict::Control));
+        assert_eq!(counts.notifies, [0; 3], "a signature is verified before it counts");
+        (verdict, bytes[3] & 0xf)
+    };
+    let control = |message: &[u8]| assert_eq!(decide(message).0, Verdict::Control, "{message:x?}");
+    control(&query("www.example.", &[OPT, &known]));
+    control(&notify);
+    control(&update(&[&known]));
+    assert_eq!(decide(&query("www.example.", &[&unknown])), (Verdict::Reply, Rcode::NotAuth as u8));
+    assert_eq!(decide(&update(&[&unknown])), (Verdict::Reply, Rcode::NotAuth as u8));
+    assert_eq!(decide(&update(&[])), (Verdict::Reply, Rcode::Refused as u8));
+    assert_eq!(decide(&update(&[&known, OPT])), (Verdict::Reply, Rcode::Refused as u8));
 }

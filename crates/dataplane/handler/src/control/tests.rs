@@ -55,6 +55,38 @@ fn arrived(receiver: &mut ControlReceiver) -> Vec<ControlId> {
 
 const FULL: Verdict = Verdict::Drop(DropReason::ControlFull);
 
+/// A message that names a key, with this many bytes more.
+fn signed(name: &[u8], more: usize) -> Vec<u8> {
+    let mut message = vec![0, 0, 0x28, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+    message.extend([name, &[0, 250, 0, 255, 0, 0, 0, 0], &(more as u16).to_be_bytes()].concat());
+    message.resize(message.len() + more, 0);
+    message
+}
+
+#[test]
+fn flood_with_the_name_of_one_key_stops_no_other() {
+    let (mut queue, mut receiver) = pair();
+    let pass_signed = |queue: &mut ControlQueue, name: &[u8], host| {
+        pass_from(Some(queue), &signed(name, 20), (host, 1))
+    };
+    // From other addresses each time, as over UDP.
+    let room = CONTROL_BYTES_PER_KEY_MAX / CONTROL_BYTES_MIN;
+    for host in 0..room {
+        assert_eq!(pass_signed(&mut queue, b"\x01a\x00", host as u8), Verdict::Control);
+    }
+    assert_eq!(pass_signed(&mut queue, b"\x01A\x00", 99), FULL);
+    assert_eq!(pass_signed(&mut queue, b"\x01b\x00", 99), Verdict::Control);
+    assert_eq!(pass_from(Some(&mut queue), b"unsigned", (98, 1)), Verdict::Control);
+    // An answer makes room again.
+    let first = arrived(&mut receiver)[0];
+    receiver.answer(first, code(Rcode::NotAuth));
+    answers(&mut queue);
+    assert_eq!(pass_signed(&mut queue, b"\x01a\x00", 99), Verdict::Control);
+    // The longest message has room.
+    let longest = signed(b"\x01c\x00", LONGEST - 26);
+    assert_eq!(pass_from(Some(&mut queue), &longest, (97, 1)), Verdict::Control);
+}
+
 #[test]
 fn answer_goes_to_the_message_it_is_about_once() {
     let (mut queue, mut receiver) = pair();

@@ -71,6 +71,8 @@ fn settings(replies: Option<RateLimit>) -> Settings {
         recursion: all(),
         notify_from: AccessList::default(),
         handled_opcodes: 0,
+        signed_opcodes: 0,
+        keys: Vec::new(),
         silent: false,
         exempt: AccessList::default(),
         clients: None,

@@ -37,7 +37,8 @@ pub use store::{
     WatchLost, WatchWaker, WrittenSet,
 };
 pub use types::{
-    Batch, Refused, SetFilter, SetPage, SetWarning, StoredSet, WriteContext, WriteResult, ZoneInfo,
+    Batch, PlannedWrite, Refused, SetFilter, SetPage, SetWarning, StoredSet, WriteContext,
+    WriteResult, ZoneInfo,
 };
 pub use wildcards::{Hiding, WriteRights};
 pub use zone_manager::ZoneOwner;

@@ -1,7 +1,7 @@
 //! The bounded queue of write requests.
 use crate::limits::{QUEUE_BYTES_MAX, QUEUE_EDITS_MAX, QUEUE_REQUESTS_MAX};
-use crate::{Batch, Edit, Refused, SnapshotSource, WriteContext, WriteResult};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use crate::{Batch, Edit, PlannedWrite, Refused, SnapshotSource, WriteContext, WriteResult};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use wire::NameBuf;
 use zone_manager::Promise;
@@ -11,6 +11,8 @@ use zone_manager::Promise;
 pub enum ZoneRequest {
     /// Change sets of a zone.
     Write(Batch),
+    /// Change sets of a zone as a plan says when its turn comes.
+    Planned(Arc<dyn PlannedWrite>, Batch),
     /// Create a zone with these sets.
     Create(Batch),
     /// Delete a zone.
@@ -21,7 +23,15 @@ impl ZoneRequest {
     pub fn edits(&self) -> &[Edit] {
         match self {
             Self::Write(batch) | Self::Create(batch) => &batch.edits,
-            Self::Delete(..) => &[],
+            Self::Planned(..) | Self::Delete(..) => &[],
+        }
+    }
+
+    /// Memory of it in the queue, in bytes.
+    fn weight(&self) -> usize {
+        match self {
+            Self::Planned(plan, _) => plan.weight(),
+            other => other.edits().iter().map(bytes).sum(),
         }
     }
 }
@@ -45,10 +55,11 @@ pub enum WriteRequest {
 }
 
 impl WriteRequest {
-    fn edits(&self) -> &[Edit] {
+    /// Its edits that are known, and its memory in bytes.
+    fn load(&self) -> (usize, usize) {
         match self {
-            Self::Zone(request, _) => request.edits(),
-            _ => &[],
+            Self::Zone(request, _) => (request.edits().len(), request.weight()),
+            _ => (0, 0),
         }
     }
 }
@@ -85,8 +96,7 @@ impl WriteQueue {
 
     /// Queues a request. If refused, drops it with its promise.
     pub fn put(&self, request: WriteRequest) -> Result<(), Refused> {
-        let (edits, bytes) =
-            (request.edits().len(), request.edits().iter().map(bytes).sum::<usize>());
+        let (edits, bytes) = request.load();
         let mut inner = self.lock();
         if inner.is_closed {
             return Err(Refused::Stopping);

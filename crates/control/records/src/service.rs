@@ -5,8 +5,8 @@ use crate::queue::{QueueGuard, WriteQueue, WriteRequest, ZoneRequest};
 use crate::shared::{Published, SharedService, refused};
 use crate::writer::Writer;
 use crate::{
-    Batch, Fleet, Reader, Refused, Revision, Store, StoreError, StoreHealth, WriteContext,
-    WriteResult,
+    Batch, Fleet, PlannedWrite, Reader, Refused, Revision, Store, StoreError, StoreHealth,
+    WriteContext, WriteResult,
 };
 use std::io::{self, Read, Seek};
 use std::path::PathBuf;
@@ -144,6 +144,18 @@ impl RecordService {
     /// Writes a batch; answers once it is durable.
     pub fn write(&self, batch: Batch) -> Answer<WriteResult, Refused> {
         self.ask_write(|promise| WriteRequest::Zone(Box::new(ZoneRequest::Write(batch)), promise))
+    }
+
+    /// Writes what a plan makes of a zone when its turn comes; answers once it is durable.
+    pub fn write_planned(
+        &self,
+        zone: NameBuf,
+        plan: Arc<dyn PlannedWrite>,
+        context: WriteContext,
+    ) -> Answer<WriteResult, Refused> {
+        let batch = Batch { zone, edits: Vec::new(), context };
+        let request = Box::new(ZoneRequest::Planned(plan, batch));
+        self.ask_write(|promise| WriteRequest::Zone(request, promise))
     }
 
     /// Creates a zone from the edits of a batch, which need NS records. Adds an SOA if there is

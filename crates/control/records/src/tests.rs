@@ -6,6 +6,7 @@ mod journal;
 pub(crate) mod memory;
 mod outage;
 mod pages;
+mod planned;
 mod serials;
 mod shadows;
 mod slow_disk;

@@ -1,11 +1,12 @@
 //! Writes, their principals, and errors.
 use crate::{CommitId, WriteRights};
+use compile::Zone;
 use model::{BrokenRule, Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue};
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 use store::limits::{EDITS_MAX, REASON_LEN_MAX, ZONES_MAX};
-use wire::{NameBuf, Rtype};
+use wire::{NameBuf, Rcode, Rtype};
 use zone_manager::{Sequence, Stopped, ZoneOwner};
 
 /// A set in the store.
@@ -61,6 +62,20 @@ pub struct Batch {
     pub edits: Vec<Edit>,
     /// The principal, and the condition.
     pub context: WriteContext,
+}
+
+/// A write whose edits depend on the zone: they are made when its turn comes, from the zone with
+/// all writes before it. So no condition is checked against a zone that is another one by then.
+pub trait PlannedWrite: fmt::Debug + Send + Sync {
+    /// The edits, each set once; none if nothing changes. They may be asked for again, if another
+    /// writer was first.
+    ///
+    /// # Errors
+    /// The zone does not allow it.
+    fn edits(&self, zone: &Zone) -> Result<Vec<Edit>, Refused>;
+
+    /// Its memory in the queue, in bytes.
+    fn weight(&self) -> usize;
 }
 
 /// A warning about a set that a write has changed: it is valid, and probably a mistake.
@@ -181,6 +196,13 @@ pub enum Refused {
         /// The wildcard.
         wildcard: Box<NameBuf>,
     },
+    /// The zone does not allow a planned write: in the words of RFC 2136.
+    Unmet {
+        /// The response code of an update.
+        rcode: Rcode,
+        /// What is not met: a sentence without a period.
+        what: Arc<str>,
+    },
     /// A limit was exceeded.
     TooMany {
         /// What there are too many of.
@@ -265,6 +287,7 @@ impl fmt::Display for Refused {
                  {name} and the names below it, which no grant covers: a grant with the verb \
                  `hide-wildcard` beside `write` allows it, or one that covers {name} and *.{name}"
             ),
+            Self::Unmet { rcode, what } => write!(f, "{what} ({})", rcode.name()),
             Self::TooMany { what, max } => write!(f, "too many {what}: the maximum is {max}"),
             Self::Full => f.write_str(
                 "the disk of [server] data_dir is full: free some space; earlier writes \

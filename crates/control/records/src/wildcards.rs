@@ -13,6 +13,9 @@ use zone_manager::validate::relative;
 
 /// What a principal may write, for what its writes hide.
 pub trait WriteRights: fmt::Debug + Send + Sync {
+    /// Whether it may write the set of a name and type of a zone.
+    fn may_write(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool;
+
     /// Whether it may write sets of a type at a name of a zone and at all names below it.
     fn covers(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool;
 

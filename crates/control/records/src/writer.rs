@@ -13,8 +13,8 @@ use crate::queue::{WriteRequest, ZoneRequest};
 use crate::shared::{SharedService, refused};
 use crate::zones::{ZoneHeads, key};
 use crate::{
-    Action, Batch, Edit, Form, Precondition, PreparedWrite, Refused, Revision, SetKey, Store,
-    StoreError, Watch, WriteContext, WriteResult, ZoneOwner,
+    Action, Batch, Edit, Form, PlannedWrite, Precondition, PreparedWrite, Refused, Revision,
+    SetKey, Store, StoreError, Watch, WriteContext, WriteResult, ZoneOwner,
 };
 use group::{RequestResult, WriteGroup};
 use image::HashKey;
@@ -188,8 +188,9 @@ impl Writer {
     fn take_zone(&mut self, request: ZoneRequest, promise: Promise<WriteResult, Refused>) {
         // Checking an unsure store can begin a watch.
         let again = (self.watch.is_some() || self.is_unsure).then(|| request.clone());
-        let taken = self.check_form(&request).and_then(|()| match request {
+        let taken = self.check_form(request.edits()).and_then(|()| match request {
             ZoneRequest::Write(batch) => self.write(batch),
+            ZoneRequest::Planned(plan, batch) => self.write_planned(&*plan, batch),
             ZoneRequest::Create(batch) => self.create(batch),
             ZoneRequest::Delete(zone, context) => self.delete(zone, &context),
         });
@@ -202,12 +203,10 @@ impl Writer {
         }
     }
 
-    /// Whether the store has a form that holds what a request writes.
-    fn check_form(&self, request: &ZoneRequest) -> Result<(), Refused> {
-        let forms = request
-            .edits()
-            .iter()
-            .filter_map(|edit| Some(Form::of(edit.rtype, &edit.put.as_ref()?.policy)));
+    /// Whether the store has a form that holds what edits write.
+    fn check_form(&self, edits: &[Edit]) -> Result<(), Refused> {
+        let forms =
+            edits.iter().filter_map(|edit| Some(Form::of(edit.rtype, &edit.put.as_ref()?.policy)));
         let needed = forms.max().unwrap_or(Form::OLDEST);
         self.store.form().check_need(needed).map_err(|why| {
             self.shared.health.refused_form();
@@ -236,6 +235,22 @@ impl Writer {
             Some(owner) => Err(Refused::NotTheOwner { owner }),
             None => Ok(()),
         }
+    }
+
+    /// Applies what a plan makes of its zone.
+    fn write_planned(
+        &mut self,
+        plan: &dyn PlannedWrite,
+        mut batch: Batch,
+    ) -> Result<RequestResult, Refused> {
+        self.check(batch.zone.as_name())?;
+        let known = self.heads.get(&key(batch.zone.as_name()));
+        // Otherwise the write is refused.
+        if let Some(head) = known.filter(|head| head.zone.serial().is_some()) {
+            batch.edits = plan.edits(&head.zone)?;
+            self.check_form(&batch.edits)?;
+        }
+        self.write(batch)
     }
 
     /// Applies a batch. A batch that changes nothing is answered with its group too, because it may

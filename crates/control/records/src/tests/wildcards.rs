@@ -6,6 +6,10 @@ use super::*;
 struct Rights(Hiding);
 
 impl WriteRights for Rights {
+    fn may_write(&self, zone: Name<'_>, found: Name<'_>, rtype: Rtype) -> bool {
+        self.covers(zone, found, rtype)
+    }
+
     fn covers(&self, _: Name<'_>, found: Name<'_>, rtype: Rtype) -> bool {
         found.is_within(name("own.example.org.").as_name()) && rtype == Rtype::A
     }

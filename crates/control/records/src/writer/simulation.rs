@@ -201,6 +201,7 @@ fn expected(held: Option<&ModelZone>, request: &ZoneRequest) -> Option<Option<Mo
             None => Some(Some(ModelZone::new())),
             Some(zone) => zone.is_empty().then(|| Some(ModelZone::new())),
         },
+        ZoneRequest::Planned(..) => unreachable!("none is generated"),
         ZoneRequest::Write(batch) => {
             let (before, mut after) = (held?, held?.clone());
             for Edit { name, expect, put, .. } in &batch.edits {

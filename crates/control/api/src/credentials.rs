@@ -1,11 +1,14 @@
 //! Credentials: the principal of a token or a certificate. Only a hash of each token is kept.
 mod format;
+mod keys;
 
 use crate::limits::{CREDENTIALS_MAX, SUBJECT_LEN_MAX};
 use crate::principal::{Grant, Principal};
 use documents::{ChangeError, Content, DocumentSet, Value, change};
 pub use format::{CredentialFile, check_document};
 use format::{Proof, Stored};
+pub use keys::PrincipalKey;
+use keys::{key_name, key_text, make_secret, read_key};
 use server_status::command::{Credential, CredentialKind, TokenOutcome, TokenRequest};
 use sha2::{Digest, Sha256};
 use std::collections::HashMap;
@@ -33,6 +36,8 @@ struct CredentialIndex {
     tokens: HashMap<[u8; 32], Holder>,
     /// By the subject of the certificate, in lower case.
     subjects: HashMap<String, Holder>,
+    /// By the name of the key, in lower case.
+    keys: HashMap<Box<[u8]>, (Holder, Arc<tsig::Key>)>,
 }
 
 /// A principal, and when its credential expires, in seconds since 1970.
@@ -98,8 +103,10 @@ pub struct NewCredential {
     pub principal: String,
     /// Its grants: `VERBS [ZONE [NAMES [TYPES]]]` each.
     pub grants: Vec<String>,
-    /// The name in its certificate; `None`: it gets a token.
+    /// The name in its certificate; `None`: it gets a token or a key.
     pub subject: Option<String>,
+    /// The algorithm of its TSIG key; `None`: it gets a token.
+    pub tsig: Option<String>,
     /// The lifetime of the credential; `None`: until it is revoked.
     pub lifetime: Option<Duration>,
 }
@@ -198,9 +205,9 @@ impl Credentials {
     pub fn handle(&self, request: TokenRequest) -> Result<TokenOutcome, TokenRefused> {
         match request {
             TokenRequest::List => self.list().map(TokenOutcome::Listed),
-            TokenRequest::Create { principal, grants, subject, lifetime_seconds } => {
+            TokenRequest::Create { principal, grants, subject, tsig, lifetime_seconds } => {
                 let lifetime = lifetime_seconds.map(|seconds| Duration::from_secs(seconds.into()));
-                let new = NewCredential { principal, grants, subject, lifetime };
+                let new = NewCredential { principal, grants, subject, tsig, lifetime };
                 self.create(new).map(|token| TokenOutcome::Created { token })
             }
             TokenRequest::Rotate { principal } => {
@@ -231,29 +238,24 @@ impl Credentials {
                 kind: match stored.proof {
                     Proof::TokenSha256(_) => CredentialKind::Token,
                     Proof::Subject(subject) => CredentialKind::Certificate { subject },
+                    Proof::Tsig { algorithm, .. } => CredentialKind::Tsig { algorithm },
                 },
             })
         };
         Ok(content.documents.iter().filter_map(shown).collect())
     }
 
-    /// Creates a principal with one credential, and returns its token, if it has one. Durable when
-    /// it returns; so below.
+    /// Creates a principal with one credential, and returns its token or its key, if it has one.
+    /// Durable when it returns; so below.
     ///
     /// # Errors
     /// The name, a grant or the subject is invalid, or it cannot be stored; so below.
     pub fn create(&self, new: NewCredential) -> Result<Option<String>, TokenRefused> {
-        let NewCredential { principal: name, grants, subject, lifetime } = new;
+        let NewCredential { principal: name, grants, subject, tsig, lifetime } = new;
         let grants = grants.iter().map(|text| text.parse()).collect::<Result<Vec<Grant>, _>>()?;
         grants.iter().try_for_each(Grant::check_matchable)?;
         let principal = Principal::new(&name, grants)?;
-        let (proof, token) = match subject {
-            Some(subject) => (Proof::Subject(check_subject(subject)?), None),
-            None => {
-                let token = make_token()?;
-                (Proof::of_token(&token), Some(token))
-            }
-        };
+        let (proof, token) = make_proof(&name, subject, tsig)?;
         let created_seconds = now_seconds();
         let expires_seconds = lifetime.map(|lifetime| created_seconds + lifetime.as_secs());
         let keeps_wildcards = principal.grants.iter().any(Grant::limits_writes);
@@ -277,6 +279,7 @@ impl Credentials {
                 return Err(format!("there are {CREDENTIALS_MAX} credentials: revoke some first"));
             }
             format::check_subject_is_free(&content.documents, &stored)?;
+            check_key_is_free(&content.documents, &name, &stored)?;
             Ok((name.clone(), Some(stored.write())))
         })?;
         tracing::info!(target: "api::audit", principal = name, "audit: credential created");
@@ -286,19 +289,26 @@ impl Credentials {
     /// Gives a principal a new token in place of its old one, with the same grants. A token that
     /// expires gets the lifetime of the old one again.
     pub fn rotate(&self, name: &str) -> Result<String, TokenRefused> {
-        let token = make_token()?;
+        let mut token = String::new();
         let now = now_seconds();
         self.change(|content| {
             let document = content.documents.get(name).ok_or_else(|| no_principal(name))?;
             let mut stored = Stored::read(&document.value)?;
-            if let Proof::Subject(subject) = &stored.proof {
-                return Err(format!(
-                    "{name} has the certificate of {subject}, not a token: sign a new certificate"
-                ));
-            }
+            let algorithm = match &stored.proof {
+                Proof::Subject(subject) => {
+                    return Err(format!(
+                        "{name} has the certificate of {subject}, not a token: sign a new \
+                         certificate"
+                    ));
+                }
+                Proof::TokenSha256(_) => None,
+                Proof::Tsig { algorithm, .. } => Some(algorithm.clone()),
+            };
+            let (proof, made) = make_proof(name, None, algorithm)?;
+            token = made.unwrap_or_default();
             let lifetime =
                 stored.expires_seconds.map(|until| until.saturating_sub(stored.created_seconds));
-            stored.proof = Proof::of_token(&token);
+            stored.proof = proof;
             stored.created_seconds = now;
             stored.expires_seconds = lifetime.map(|lifetime| now + lifetime);
             Ok((name.to_owned(), Some(stored.write())))
@@ -329,6 +339,7 @@ impl Credentials {
 impl CredentialIndex {
     fn new(content: Arc<Content>) -> Self {
         let (mut tokens, mut subjects) = (HashMap::new(), HashMap::new());
+        let mut keys = HashMap::new();
         for (name, document) in &content.documents {
             // The set has only documents that can be used.
             let Ok((holder, proof)) = holder(name, &document.value) else { continue };
@@ -343,9 +354,15 @@ impl CredentialIndex {
                 Proof::Subject(subject) => {
                     subjects.entry(subject.to_ascii_lowercase()).or_insert(holder);
                 }
+                Proof::Tsig { algorithm, secret } => {
+                    if let Ok(key) = read_key(name, &algorithm, &secret) {
+                        let at = key.name().as_bytes().into();
+                        keys.entry(at).or_insert((holder, Arc::new(key)));
+                    }
+                }
             }
         }
-        Self { content, tokens, subjects }
+        Self { content, tokens, subjects, keys }
     }
 }
 
@@ -385,6 +402,43 @@ fn check_subject(subject: String) -> Result<String, String> {
         false => Err("a subject is a DNS name or URI among the alternative names of a \
                       certificate, such as ci.example.org or spiffe://example.org/ci"
             .into()),
+    }
+}
+
+/// The proof of a new credential, and what its principal has to keep: a token or a key.
+fn make_proof(
+    name: &str,
+    subject: Option<String>,
+    tsig: Option<String>,
+) -> Result<(Proof, Option<String>), String> {
+    match (subject, tsig) {
+        (Some(_), Some(_)) => Err("a principal has a certificate or a TSIG key, not both".into()),
+        (Some(subject), None) => Ok((Proof::Subject(check_subject(subject)?), None)),
+        (None, Some(algorithm)) => {
+            key_name(name)?;
+            let secret = make_secret(&algorithm)?;
+            let text = key_text(name, &algorithm, &secret);
+            Ok((Proof::Tsig { algorithm, secret }, Some(text)))
+        }
+        (None, None) => {
+            let token = make_token()?;
+            Ok((Proof::of_token(&token), Some(token)))
+        }
+    }
+}
+
+/// Refuses a key whose name differs from another's only in case.
+fn check_key_is_free(
+    documents: &std::collections::BTreeMap<String, documents::Document>,
+    new: &str,
+    stored: &Stored,
+) -> Result<(), String> {
+    if !matches!(stored.proof, Proof::Tsig { .. }) {
+        return Ok(());
+    }
+    match documents.keys().find(|name| name.trim_end_matches('.').eq_ignore_ascii_case(new)) {
+        Some(name) => Err(format!("the key would have the name of the principal {name}")),
+        None => Ok(()),
     }
 }
 

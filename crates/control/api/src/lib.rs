@@ -48,7 +48,8 @@ mod zones;
 
 pub use counters::ApiCounters;
 pub use credentials::{
-    CredentialFile, Credentials, NewCredential, TOKEN_PREFIX, TokenRefused, check_document,
+    CredentialError, CredentialFile, Credentials, NewCredential, PrincipalKey, TOKEN_PREFIX,
+    TokenRefused, check_document,
 };
 pub use dump::ZoneText;
 pub use model::{MemberBody, MinUpBody, ValueBody};

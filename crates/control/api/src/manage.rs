@@ -58,6 +58,10 @@ pub struct CredentialBody {
     /// The name in its certificate; without it, the principal gets a token.
     #[schema(nullable = false)]
     subject: Option<String>,
+    /// The algorithm of its TSIG key, such as `hmac-sha256`: instead of a token it gets a key,
+    /// which signs DNS messages.
+    #[schema(nullable = false)]
+    tsig: Option<String>,
     /// Seconds until the credential expires; without it, it does not.
     #[schema(nullable = false)]
     lifetime_seconds: Option<u32>,
@@ -66,7 +70,8 @@ pub struct CredentialBody {
 /// A new token.
 #[derive(Serialize, ToSchema)]
 pub struct TokenBody {
-    /// The token, shown only now. A principal with a certificate has none.
+    /// The token, or the TSIG key in the form of `named.conf`, shown only now. A principal with a
+    /// certificate has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(nullable = false)]
     token: Option<String>,
@@ -156,8 +161,8 @@ pub async fn create_credential(
     Json(body, _room): Json<CredentialBody>,
 ) -> Result<axum::Json<TokenBody>, Problem> {
     condition::none(&headers)?;
-    let CredentialBody { principal, grants, subject, lifetime_seconds } = body;
-    let request = TokenRequest::Create { principal, grants, subject, lifetime_seconds };
+    let CredentialBody { principal, grants, subject, tsig, lifetime_seconds } = body;
+    let request = TokenRequest::Create { principal, grants, subject, tsig, lifetime_seconds };
     token(manage(&state, &caller, request).await?)
 }
 

@@ -288,6 +288,10 @@ pub struct Principal {
 }
 
 impl WriteRights for Principal {
+    fn may_write(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
+        self.may(Verb::Write, zone, name, rtype)
+    }
+
     fn covers(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
         self.may(Verb::Write, zone, name, rtype) && self.may_below(Verb::Write, zone, name, rtype)
     }

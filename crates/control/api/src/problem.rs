@@ -204,6 +204,7 @@ impl Problem {
                     (told.rule, told.source) = (Some(id), Some(source));
                 })
             }
+            Refused::Unmet { .. } => new(StatusCode::PRECONDITION_FAILED, "changed"),
             Refused::Full => new(StatusCode::INSUFFICIENT_STORAGE, "disk-full"),
             Refused::Busy => new(StatusCode::SERVICE_UNAVAILABLE, "busy"),
             Refused::Unreachable(_) => new(StatusCode::SERVICE_UNAVAILABLE, "store-unreachable"),

@@ -435,6 +435,14 @@ pub struct CreateToken {
     /// URI.
     #[arg(long, value_name = "NAME")]
     pub subject: Option<String>,
+    /// Give it a key that signs DNS messages (TSIG) instead of a token: for UPDATE. Prints the key
+    /// as `nsupdate -k` reads it; its name is that of the principal. Without ALGORITHM:
+    /// hmac-sha256; others are hmac-sha1, hmac-sha384 and hmac-sha512.
+    #[arg(
+        long, value_name = "ALGORITHM", num_args = 0..=1, require_equals = true,
+        default_missing_value = "hmac-sha256", conflicts_with = "subject"
+    )]
+    pub tsig: Option<String>,
     /// Refuse the credential after this time: a number with s, m, h, d or w, such as 90d.
     #[arg(long, value_name = "TIME", value_parser = values::read_lifetime)]
     pub lifetime: Option<u32>,

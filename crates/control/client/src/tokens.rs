@@ -39,10 +39,13 @@ pub fn run(command: &cli::Token) -> Result<ExitCode, Box<dyn Error>> {
 fn send(client: &LocalClient, command: &TokenCommand) -> Result<TokenOutcome, Box<dyn Error>> {
     Ok(match command {
         TokenCommand::Create(create) => {
-            let cli::CreateToken { principal, grants, subject, lifetime, server: _ } = create;
+            let cli::CreateToken { principal, grants, subject, tsig, lifetime, server: _ } = create;
             let mut body = json!({ "principal": principal, "grants": grants });
             if let Some(subject) = subject {
                 body["subject"] = json!(subject);
+            }
+            if let Some(algorithm) = tsig {
+                body["tsig"] = json!(algorithm);
             }
             if let Some(lifetime) = lifetime {
                 body["lifetime_seconds"] = json!(lifetime);
@@ -76,6 +79,7 @@ fn write_list(out: &mut impl Write, all: &[Credential]) -> io::Result<()> {
         let by = match kind {
             CredentialKind::Token => "token".to_owned(),
             CredentialKind::Certificate { subject } => plain(subject),
+            CredentialKind::Tsig { algorithm } => plain(algorithm),
         };
         let expires = expires_seconds.map_or_else(|| "-".into(), |at| utc(at as f64));
         let mut head = [plain(principal), by, utc(*created_seconds as f64), expires];

@@ -182,6 +182,9 @@ pub enum TokenRequest {
         grants: Vec<String>,
         /// The name in its certificate; `None`: create a token.
         subject: Option<String>,
+        /// The algorithm of its TSIG key; `None`: it has none.
+        #[serde(default)]
+        tsig: Option<String>,
         /// Seconds until the credential expires; `None`: it does not.
         #[serde(default)]
         lifetime_seconds: Option<u32>,
@@ -206,7 +209,7 @@ pub enum TokenRequest {
 pub enum TokenOutcome {
     /// The principal was created.
     Created {
-        /// The token, shown only now; `None`: it has a certificate.
+        /// The token or the TSIG key, shown only now; `None`: it has a certificate.
         token: Option<String>,
     },
     /// All principals.
@@ -258,5 +261,10 @@ pub enum CredentialKind {
     Certificate {
         /// One of its alternative names.
         subject: String,
+    },
+    /// A key that signs DNS messages, whose name is that of the principal.
+    Tsig {
+        /// Its algorithm, such as `hmac-sha256`.
+        algorithm: String,
     },
 }

@@ -1,5 +1,6 @@
 //! A credential as it is stored, and the file of all credentials.
 use super::holder;
+use super::keys::read_key;
 use crate::limits::CREDENTIALS_LEN_MAX;
 use crate::principal::Grant;
 use documents::{Document, FileDocuments, FileFormat, Value};
@@ -10,10 +11,10 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The format of the file. Versions before 2 know no expiry, and those before 3 not the verb
-/// `hide-wildcard`. A file is written in the oldest format that has all of it: older versions can
-/// still read it.
-const FORMAT: u32 = 3;
+/// The format of the file. Versions before 2 know no expiry, those before 3 not the verb
+/// `hide-wildcard`, those before 4 no TSIG keys. A file is written in the oldest format that has
+/// all of it: older versions can still read it.
+const FORMAT: u32 = 4;
 
 /// A credential. The name of its document is that of its principal.
 #[derive(Clone, Serialize, Deserialize)]
@@ -39,6 +40,14 @@ pub enum Proof {
     TokenSha256(String),
     /// A DNS name or URI among the alternative names of a certificate.
     Subject(String),
+    /// A key that signs DNS messages. Its name is that of the principal. To verify a signature
+    /// takes the secret itself.
+    Tsig {
+        /// The algorithm, such as `hmac-sha256`.
+        algorithm: String,
+        /// The secret in Base64.
+        secret: String,
+    },
 }
 
 impl Proof {
@@ -69,10 +78,13 @@ impl Stored {
         }
     }
 
-    /// What no two credentials have: the hash of the token, or the subject.
-    fn proof_text(&self) -> String {
-        let (Proof::TokenSha256(text) | Proof::Subject(text)) = &self.proof;
-        text.to_ascii_lowercase()
+    /// What no two credentials have: the hash of the token, or the subject. Two keys may have one
+    /// secret.
+    fn proof_text(&self) -> Option<String> {
+        match &self.proof {
+            Proof::TokenSha256(text) | Proof::Subject(text) => Some(text.to_ascii_lowercase()),
+            Proof::Tsig { .. } => None,
+        }
     }
 }
 
@@ -83,7 +95,7 @@ pub fn check_subject_is_free(
 ) -> Result<(), String> {
     let others = documents.iter().filter_map(|(name, document)| {
         let other = Stored::read(&document.value).ok()?;
-        (other.proof_text() == new.proof_text()).then_some(name)
+        (other.proof_text()? == new.proof_text()?).then_some(name)
     });
     others.take(1).try_for_each(|name| Err(taken(name)))
 }
@@ -102,6 +114,7 @@ pub fn check_document(name: &str, value: &Value) -> Result<(), String> {
         Proof::TokenSha256(digits) if hex::decode_to_slice(&digits, &mut [0; 32]).is_err() => {
             Err(format!("the hash of {name}'s token is not SHA-256"))
         }
+        Proof::Tsig { algorithm, secret } => read_key(name, &algorithm, &secret).map(drop),
         _ => Ok(()),
     }
 }
@@ -151,7 +164,8 @@ impl FileFormat for CredentialFile {
         };
         let credentials = documents.iter().map(entry).collect::<io::Result<Vec<_>>>()?;
         let format_of = |Entry { stored, .. }: &Entry| match stored {
-            Stored { keeps_wildcards: true, .. } => FORMAT,
+            Stored { proof: Proof::Tsig { .. }, .. } => FORMAT,
+            Stored { keeps_wildcards: true, .. } => 3,
             Stored { expires_seconds: Some(_), .. } => 2,
             _ => 1,
         };
@@ -173,7 +187,9 @@ impl FileFormat for CredentialFile {
         for Entry { principal, stored } in read.credentials {
             let value = stored.write();
             check_document(&principal, &value)?;
-            if !proofs.insert(stored.proof_text()) {
+            if let Some(proof) = stored.proof_text()
+                && !proofs.insert(proof)
+            {
                 return Err(taken(&principal));
             }
             documents.insert(principal, value);

@@ -29,7 +29,7 @@ impl CredentialFolder {
 
 fn new(name: &str, grant: &str, subject: Option<&str>) -> NewCredential {
     let (grants, subject) = (vec![grant.into()], subject.map(str::to_owned));
-    NewCredential { principal: name.into(), grants, subject, lifetime: None }
+    NewCredential { principal: name.into(), grants, subject, tsig: None, lifetime: None }
 }
 
 fn token(credentials: &Credentials, name: &str) -> String {
@@ -139,7 +139,7 @@ fn a_damaged_file_is_refused_and_stays() {
     let folder = CredentialFolder::new("file");
     for (text, story) in [
         ("", "not a file of credentials"),
-        (r#"{"format":4,"credentials":[]}"#, "has format 4, this version reads 1 to 3"),
+        (r#"{"format":5,"credentials":[]}"#, "has format 5, this version reads 1 to 4"),
         (
             r#"{"format":1,"credentials":[{"principal":"ci","grants":["read *"],
                "created_seconds":1,"token-sha256":"00"}]}"#,
@@ -307,4 +307,34 @@ fn an_unread_file_is_read_by_the_first_request() {
 
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
+}
+
+#[test]
+fn key_is_found_by_its_name_in_any_case_and_its_secret_is_only_in_the_file() {
+    let folder = CredentialFolder::new("tsig");
+    let credentials = folder.credentials();
+    let key = |algorithm: &str| NewCredential {
+        tsig: Some(algorithm.into()),
+        ..new("DDNS.example", "write example.org", None)
+    };
+    assert!(credentials.create(key("hmac-md5")).is_err(), "MD5 is broken");
+    let text = credentials.create(key("hmac-sha512")).expect("created").expect("a key");
+    let begin = "key \"DDNS.example\" {\n\talgorithm hmac-sha512;\n\tsecret \"";
+    assert!(text.starts_with(begin) && text.ends_with("\";\n};"), "{text}");
+    let name = wire::NameBuf::from_text(b"ddns.EXAMPLE", wire::Name::ROOT).expect("a name");
+    let found = folder.credentials().of_key(name.as_name()).expect("the file has it");
+    assert_eq!(
+        (&*found.principal.name, found.key.algorithm().word()),
+        ("DDNS.example", "hmac-sha512")
+    );
+    assert_eq!(credentials.key_names(), std::slice::from_ref(&name));
+    let listed = format!("{:?}", credentials.list().expect("known"));
+    let secret = text.split('"').nth(3).expect("a secret");
+    assert!(listed.contains("hmac-sha512") && !listed.contains(secret), "{listed}");
+    let other = NewCredential { principal: "ddns.example".into(), ..key("hmac-sha1") };
+    assert!(credentials.create(other).is_err(), "names are equal in any case");
+    let rotated = credentials.rotate("DDNS.example").expect("rotated");
+    assert!(rotated.starts_with(begin) && rotated != text);
+    credentials.revoke("DDNS.example").expect("revoked");
+    assert_eq!(credentials.of_key(name.as_name()).err(), Some(CredentialError::Unknown));
 }

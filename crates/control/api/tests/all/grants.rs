@@ -467,7 +467,7 @@ fn request_without_a_valid_token_gets_advice() {
     }
     let lifetime = Some(Duration::ZERO);
     let (principal, grants) = ("late".to_owned(), vec!["read *".to_owned()]);
-    let new = NewCredential { principal, grants, subject: None, lifetime };
+    let new = NewCredential { principal, grants, subject: None, tsig: None, lifetime };
     let expired = scene.credentials.create(new).expect("created").expect("a token");
     let detail = detail(&expired);
     assert!(detail.contains("late has expired: `dunlin token rotate late`"), "{detail}");

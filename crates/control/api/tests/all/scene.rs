@@ -328,7 +328,7 @@ impl Scene {
     pub fn create(&self, name: &str, grants: &[&str], subject: Option<&str>) -> Option<String> {
         let grants = grants.iter().map(|grant| (*grant).to_owned()).collect();
         let (principal, subject) = (name.to_owned(), subject.map(str::to_owned));
-        let new = NewCredential { principal, grants, subject, lifetime: None };
+        let new = NewCredential { principal, grants, subject, tsig: None, lifetime: None };
         self.credentials.create(new).expect("a principal")
     }
 

@@ -205,6 +205,7 @@ mod tests {
         api.listen = "127.0.0.1:3"
         api.requests_per_second = 5
         api.powerdns = true
+        api.update = "live"
         api.tls = { cert = "a", key = "b", client_ca = "c" }
         admin.socket = "a"
         store.kind = "redb"

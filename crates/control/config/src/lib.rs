@@ -33,7 +33,9 @@ pub use health::{Health, read_check_keys};
 pub use kubernetes::{Compat, Kubernetes, PodNames};
 pub use names::Hosts;
 pub use network::{DenyAnswer, Ecs, Network, NetworkNames};
-pub use operate::{Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams};
+pub use operate::{
+    Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams, UpdateWait,
+};
 pub use resolv_conf::read_nameservers;
 pub use roles::Roles;
 pub use server::{Cookies, PortKind, Server, Steering, Workers, holds};

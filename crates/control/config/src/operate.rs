@@ -109,6 +109,20 @@ pub struct Api {
     pub powerdns: bool,
     /// `None`: no TLS, on a loopback address only.
     pub tls: Option<Certificates>,
+    /// When an UPDATE message is answered; `Off`: it is refused.
+    pub update: UpdateWait,
+}
+
+/// What the response to an UPDATE message (RFC 2136) waits for, once the change is on the disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UpdateWait {
+    /// UPDATE is not taken.
+    #[default]
+    Off,
+    /// Every worker of this server serves the change.
+    Live,
+    /// Every living server of the fleet serves it.
+    Fleet,
 }
 
 /// `[admin]`: the local socket of `dunlin status`, `top`, `reload` and `serve --hot-restart`.
@@ -278,8 +292,15 @@ impl Api {
                 help,
             );
         }
+        let words =
+            [("off", UpdateWait::Off), ("live", UpdateWait::Live), ("fleet", UpdateWait::Fleet)];
+        let update = section.read("update", UpdateWait::Off, values::word(words));
+        if update != UpdateWait::Off && store == StoreKind::None {
+            let help = "set `kind = \"redb\"` in [store]";
+            section.wrong("update", "needs a store to write to", help);
+        }
         section.close();
-        Self { listen, requests_per_second, powerdns, tls }
+        Self { listen, requests_per_second, powerdns, tls, update }
     }
 }
 

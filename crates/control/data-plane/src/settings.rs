@@ -1,12 +1,16 @@
 //! Builds the threads' settings from a config, and keeps the state that outlives a change.
 use crate::ForwardTable;
 use crate::networks::LastingNetworks;
-use answer::CookieSecret;
+use answer::{CookieSecret, KeyNames};
 use config::{Config, Denied, Diagnostic, Rate};
 use handler::{AccessList, DebtTable, OwnQuery, RateLimit, Settings};
 use std::error::Error;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
+use wire::NameBuf;
+
+/// Bit n: messages of opcode n are taken only if they are signed. UPDATE (RFC 2136 §3.3).
+const SIGNED_OPCODES: u16 = 1 << 5;
 
 /// State that stays when settings change, so that clients do not notice.
 #[derive(Debug)]
@@ -27,6 +31,8 @@ pub struct LastingState {
     /// The query of the server to itself through announced addresses, which change only with a
     /// restart.
     own_query: Option<OwnQuery>,
+    /// The names of the keys that sign messages.
+    keys: Vec<NameBuf>,
 }
 
 impl LastingState {
@@ -49,6 +55,7 @@ impl LastingState {
             secret: CookieSecret(secret),
             handled_opcodes,
             own_query,
+            keys: Vec::new(),
             clients: OnceLock::new(),
             replies: OnceLock::new(),
             networks: LastingNetworks::new()?,
@@ -85,6 +92,8 @@ impl LastingState {
             recursion: AccessList::new(&acl.recursion),
             notify_from: AccessList::new(&acl.notify_from),
             handled_opcodes: self.handled_opcodes,
+            signed_opcodes: self.handled_opcodes & SIGNED_OPCODES,
+            keys: self.keys.clone(),
             silent: acl.denied == Denied::Drop,
             exempt: AccessList::of(&limits.exempt),
             clients,
@@ -96,6 +105,15 @@ impl LastingState {
             own_query: self.own_query.clone(),
             forwarding: None,
         })
+    }
+
+    /// Sets the names of the keys that sign messages. Returns whether they are others.
+    pub fn set_keys(&mut self, mut keys: Vec<NameBuf>) -> bool {
+        KeyNames::sort(&mut keys);
+        let is_same = |(one, other): (&NameBuf, &NameBuf)| one.as_name() == other.as_name();
+        let are_same = keys.len() == self.keys.len() && keys.iter().zip(&self.keys).all(is_same);
+        self.keys = keys;
+        !are_same
     }
 
     fn limit(

@@ -1,9 +1,13 @@
 //! Messages that the data plane leaves to the control plane, each with its body: a handler for each
 //! opcode decides the response. A message without a handler never comes here.
 mod notify;
+mod query;
+mod signed;
+mod update;
 
 use crate::limits::CONTROL_TIME_MAX;
 use crate::server::Server;
+use config::UpdateWait;
 use data_plane::limits::SELF_QUERY_INTERVAL;
 use handler::{ControlAnswer, ControlId, ControlMessage, ControlReceiver};
 use packet::Transport;
@@ -19,14 +23,19 @@ use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use wire::Rcode;
 
-/// Each opcode (RFC 6895 §2.2) that has a handler, and what creates it.
-const HANDLERS: [(u8, CreateHandler); 1] = [(notify::OPCODE, notify::create)];
+/// Each opcode (RFC 6895 §2.2) that has a handler, and what creates it. Of queries only signed ones
+/// come here.
+const HANDLERS: [(u8, CreateHandler); 3] = [
+    (query::OPCODE, query::create),
+    (notify::OPCODE, query::create_for_notify),
+    (update::OPCODE, update::create),
+];
 
 type CreateHandler = fn(&Arc<Server>) -> Arc<dyn MessageHandler>;
 
-/// Bit n: opcode n has a handler.
-pub fn handled_opcodes() -> u16 {
-    HANDLERS.iter().fold(0, |bits, (opcode, _)| bits | 1 << opcode)
+/// Bit n: messages of opcode n have a handler, besides signed queries.
+pub fn handled_opcodes(update: UpdateWait) -> u16 {
+    1 << notify::OPCODE | u16::from(update != UpdateWait::Off) << update::OPCODE
 }
 
 /// The handlers of a server.

@@ -5,7 +5,7 @@ use crate::etcd::{
 use crate::store::StoreConfig;
 use anycast::Permits;
 use api::{CredentialFile, Credentials, check_document};
-use config::{Config, StoreKind};
+use config::{Config, StoreKind, UpdateWait};
 use documents::DocumentSet;
 use health::{check_endpoint, checks_in, endpoints_in};
 use server_status::DocumentsStatus;
@@ -43,7 +43,8 @@ impl Documents {
     /// The thread for etcd cannot be started.
     pub fn new(config: &Config) -> io::Result<Self> {
         let folder = config.server.folder();
-        let is_needed = config.api.listen.is_some() && config.server.roles.api;
+        let has_users = config.api.listen.is_some() || config.api.update != UpdateWait::Off;
+        let is_needed = has_users && config.server.roles.api;
         let (StoreKind::Etcd, Some(folder)) = (config.store.kind, folder) else {
             let tokens = CredentialFile::at(folder.map(|folder| folder.join(CREDENTIALS)));
             let credentials =

@@ -19,5 +19,7 @@ pub const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(20);
 pub const CONTROL_TIME_MAX: Duration = Duration::from_secs(4);
 /// How long after a NOTIFY made a zone read its file the next one can.
 pub const NOTIFY_PAUSE: Duration = Duration::from_secs(1);
+/// How often refused signatures of one fault are logged.
+pub const REFUSED_SIGNATURES_INTERVAL: Duration = Duration::from_secs(1);
 /// Removed zones that the reason names why a reload is held.
 pub const REMOVED_SHOWN_MAX: usize = 5;

@@ -21,6 +21,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 use sync::Publisher;
 use upstream::TrustAnchors;
+use wire::NameBuf;
 use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
 
 /// Access lists that are checked once for each connection.
@@ -112,7 +113,7 @@ impl Live {
         setup: ForwardSetup,
         own_query: Option<OwnQuery>,
     ) -> Result<Self, getrandom::Error> {
-        let lasting = LastingState::new(&config, handled_opcodes(), own_query)?;
+        let lasting = LastingState::new(&config, handled_opcodes(config.api.update), own_query)?;
         let mut server_files = ServerFiles::new(setup.listen);
         let rules = server_files.resolve(&config.forwards);
         let forwards = ForwardTable::new(&config, &rules, setup.threads, setup.trust);
@@ -281,6 +282,15 @@ impl Live {
         self.settings.publish(Settings { forwarding: self.forwards.forwarding(), ..settings });
         // Replaced settings must not pile up, however often the config is reloaded.
         self.settings.collect();
+    }
+
+    /// Publishes the names of the keys that sign messages.
+    pub fn set_keys(&mut self, keys: Vec<NameBuf>) {
+        if self.lasting.set_keys(keys)
+            && let Ok(settings) = self.lasting.settings(self.config())
+        {
+            self.publish(settings);
+        }
     }
 
     /// Publishes an idle timeout of zero to clients on streams, which are about to be closed.

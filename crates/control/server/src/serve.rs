@@ -5,7 +5,7 @@ use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, ForwardSetup, Live, tap_settings};
 use crate::resources::{Resources, VERSION};
 use crate::rest::Rest;
-use crate::server::{Handler, Server, Supervision};
+use crate::server::{Handler, Server, Supervision, lock};
 use crate::sources::Sources;
 use crate::stage::Stage;
 use crate::zones;
@@ -195,6 +195,7 @@ impl RunningServer {
         let server = &self.server;
         let (messages, steered) = server.start_threads(streams, ports, is_proxy, on_failure)?;
         tokio::spawn(handle_control_messages(messages, Arc::clone(server)));
+        tokio::spawn(follow_keys(Arc::clone(server)));
         Ok(steered)
     }
 
@@ -428,6 +429,19 @@ async fn handle_control_messages(messages: ControlMessages, server: Arc<Server>)
     let each = || server.plane.note_self_answers();
     if let Err(error) = messages.run(control_messages::handlers(&server), each).await {
         tracing::error!("NOTIFY is not answered, and threads are not watched any more: {error}");
+    }
+}
+
+/// Tells the threads the names of the keys that sign messages, as long as the process runs.
+async fn follow_keys(server: Arc<Server>) {
+    let credentials = Arc::clone(&server.documents.credentials);
+    let mut changes = credentials.changes();
+    loop {
+        changes.mark_unchanged();
+        lock(&server.live).set_keys(credentials.key_names());
+        if changes.changed().await.is_err() {
+            return;
+        }
     }
 }
 

@@ -150,7 +150,7 @@ fn md5_is_refused_by_name() {
 }
 
 #[test]
-fn response_has_id_opcode_and_question_of_the_message() {
+fn response_has_id_opcode_and_query_of_the_message() {
     let response = response_head(QUERY, Rcode::Refused);
     assert_eq!((&response[..2], &response[12..]), (&QUERY[..2], &QUERY[12..]));
     assert_eq!(u16::from_be_bytes([response[2], response[3]]), Flags::QR | Flags::RD | 5);

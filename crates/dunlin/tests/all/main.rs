@@ -64,6 +64,7 @@ mod scale_cluster;
 mod serve;
 mod soak;
 mod systemd;
+mod update;
 mod upgrade;
 mod written;
 mod xdp;

@@ -11,7 +11,7 @@ use wire::{NameBuf, Query, Rcode};
 /// The opcode.
 pub const OPCODE: u8 = 4;
 
-/// The handler of a server.
+/// The handler of messages that the data plane has admitted.
 pub fn create(server: &Arc<Server>) -> Arc<dyn MessageHandler> {
     let server = Arc::clone(server);
     Arc::new(NotifyHandler::new(move |zone| {

@@ -7,7 +7,7 @@ use std::path::Path;
 const CRATES_MAX: usize = 270;
 
 /// Crates that only features need which the demo leaves out.
-const ABSENT: [&str; 12] = [
+const ABSENT: [&str; 13] = [
     "aya",
     "cpus",
     "etcd-client",
@@ -18,6 +18,7 @@ const ABSENT: [&str; 12] = [
     "prost-build",
     "scale",
     "source-kube",
+    "source-site",
     "store-etcd",
     "tonic",
 ];

@@ -2,8 +2,8 @@
 use crate::parts::{cpus, fabric, scale};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use client::cli::{
-    Anycast, Cache, Checks, Endpoint, Explain, Fleet, Health, Journal, Records, Reload, Status,
-    Store, Token, Top, Upstream, Zones,
+    Anycast, Cache, Checks, Endpoint, Explain, Fleet, Health, Journal, Records, Reload, Sites,
+    Status, Store, Token, Top, Upstream, Zones,
 };
 pub use command_line::Output;
 use server::ServeOptions;
@@ -113,6 +113,16 @@ pub enum Command {
     /// AGE how long it has been a member, as it last reported.
     #[command(after_help = "Examples:\n  dunlin fleet\n  dunlin fleet adopt")]
     Fleet(Fleet),
+    /// List other sites whose zones this server serves, or accept an etcd that was replaced there.
+    ///
+    /// LAG is how far answers may be behind, DELAY how long the last write took to get here,
+    /// FULL IN the time until its etcd has reached its quota if it goes on growing. Exit status 1:
+    /// a site is not followed, or a zone of it is not served.
+    #[command(after_help = "Examples:\n  \
+        dunlin sites\n  \
+        dunlin sites -o json | jq '.[] | .lag_seconds'\n  \
+        dunlin sites accept fra1")]
+    Sites(Sites),
     /// Show the form of the store, or raise it once you need not go back to an older version.
     #[command(after_help = "Examples:\n  dunlin store status\n  dunlin store upgrade")]
     Store(Store),

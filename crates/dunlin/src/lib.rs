@@ -36,6 +36,7 @@ pub fn run() -> ExitCode {
         Command::Anycast(command) => client::anycast::run(&command),
         Command::Checks(command) => client::checks::run(&command),
         Command::Fleet(command) => client::fleet::run(&command),
+        Command::Sites(command) => client::sites::run(&command),
         Command::Store(command) => client::store::run(&command),
         Command::Health(command) => client::health::run(&command),
         Command::Drain(command) => client::health::set(&command, "drain"),

@@ -39,6 +39,7 @@ mod routes;
 mod server;
 mod sets;
 mod shadow;
+mod sites;
 mod snapshot;
 mod state;
 mod store;

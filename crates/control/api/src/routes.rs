@@ -5,7 +5,7 @@ use crate::problem::Problem;
 use crate::state::{Api, ApiState};
 use crate::{
     anycast, bulk, checks, dump, endpoints, explain, fleet, import, journal, manage, operate,
-    powerdns, revert, sets, snapshot, store, zones,
+    powerdns, revert, sets, sites, snapshot, store, zones,
 };
 use axum::Router;
 use axum::routing::get;
@@ -41,6 +41,8 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(explain::explain))
         .routes(routes!(fleet::show))
         .routes(routes!(fleet::adopt))
+        .routes(routes!(sites::show_sites))
+        .routes(routes!(sites::accept_site))
         .routes(routes!(store::show_store))
         .routes(routes!(store::upgrade_store))
         .routes(routes!(manage::reload))

@@ -11,7 +11,7 @@ use crate::quota::Quota;
 use crate::rate_limiter::RateLimiter;
 use compile::Zone;
 use health::HealthService;
-use records::{RecordService, Refused};
+use records::{RecordService, Refused, WriteResult};
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
@@ -25,6 +25,7 @@ use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use wire::{Name, NameBuf, Rtype};
+use zone_manager::Answer;
 
 /// An outcome that is awaited: the threads that answer queries, or a disk, take part.
 pub type ControlFuture<'s, T> = Pin<Box<dyn Future<Output = T> + Send + 's>>;
@@ -56,6 +57,12 @@ pub trait ServerControl: Send + Sync + 'static {
 
     /// Serves the held content of a zone, or of every held zone.
     fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>>;
+
+    /// Accepts what the etcd of another site has, although its history is another one; `None`:
+    /// there is no such site.
+    fn accept_site(&self, _name: &str) -> Option<Answer<WriteResult, Refused>> {
+        None
+    }
 
     /// The announced addresses; `None`: there are none. May block.
     fn anycast(&self) -> Option<AnycastStatus> {

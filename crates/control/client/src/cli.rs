@@ -1,5 +1,6 @@
 //! The arguments of the commands that talk to a running server.
 mod remote;
+mod sites;
 mod values;
 
 pub use remote::{
@@ -7,6 +8,7 @@ pub use remote::{
     RecordsCommand, RestoreSnapshot, RevertWrite, Salvage, SetSet, TakeSnapshot, WriteOptions,
     ZoneFormat, Zones, ZonesCommand,
 };
+pub use sites::{AcceptSite, Sites, SitesCommand};
 
 use crate::limits::TOP_INTERVAL;
 use clap::builder::TypedValueParser;

@@ -17,6 +17,7 @@ pub mod reload;
 pub mod remote;
 #[cfg(test)]
 mod sample;
+pub mod sites;
 pub mod status;
 mod status_text;
 pub mod store;

@@ -10,7 +10,7 @@ use server_status::command::{
     AcceptedZone, Credential, FlushScope, ReloadOutcome, ThreadCacheEntry, ThreadFlushed,
 };
 use server_status::explain::Explanation;
-use server_status::{AnycastStatus, Status};
+use server_status::{AnycastStatus, SiteStatus, Status};
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::IpAddr;
@@ -66,6 +66,18 @@ impl LocalClient {
     /// Accepts what the shared store has.
     pub fn adopt(&self) -> CommandResult<Value> {
         let request = ApiRequest::new(Method::POST, "/v1/fleet/adopt".into());
+        read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
+    }
+
+    /// The other sites whose zones are served.
+    pub fn sites(&self) -> CommandResult<Vec<SiteStatus>> {
+        read_field(self.get("/v1/sites".into())?, "sites")
+    }
+
+    /// Accepts what the etcd of a site has.
+    pub fn accept_site(&self, site: &str) -> CommandResult<Value> {
+        let path = format!("/v1/sites/{}/accept", path_segment(site));
+        let request = ApiRequest::new(Method::POST, path);
         read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
     }
 

@@ -98,9 +98,8 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     if let Some(xdp) = &status.xdp {
         fact("xdp", &status_text::xdp_text(xdp))?;
     }
-    for (number, line) in status.dpdk.iter().flat_map(status_text::dpdk_lines).enumerate() {
-        fact(if number == 0 { "dpdk" } else { "" }, &line)?;
-    }
+    let devices: Vec<_> = status.dpdk.iter().flat_map(status_text::dpdk_lines).collect();
+    write_lines(&mut fact, "dpdk", &devices)?;
     if let Some(cache) = &status.cache {
         fact("cache", &cache_text(cache))?;
     }
@@ -113,15 +112,14 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
             fact("", &line)?;
         }
     }
-    for (number, line) in status_text::documents_lines(&status.documents).iter().enumerate() {
-        fact(if number == 0 { "documents" } else { "" }, line)?;
-    }
+    write_lines(&mut fact, "documents", &status_text::documents_lines(&status.documents))?;
     if let Some(kubernetes) = &status.kubernetes {
         fact("kubernetes", &kubernetes::text(kubernetes))?;
         for line in kubernetes::faults(kubernetes) {
             fact("", &line)?;
         }
     }
+    write_lines(&mut fact, "sites", &status_text::site_lines(&status.sites))?;
     if let Some(health) = &status.health {
         fact("health", &status_text::health_text(health))?;
     }
@@ -132,6 +130,16 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
     let memory = format_bytes(process.resident_bytes);
     let files = format!("{} of {} files", count(process.open_files), count(process.open_files_max));
     fact("process", &format!("{memory} in RAM, {files}, {} of CPU", span(process.cpu_seconds)))
+}
+
+/// Writes lines of one fact.
+fn write_lines(
+    fact: &mut impl FnMut(&str, &str) -> io::Result<()>,
+    name: &str,
+    lines: &[String],
+) -> io::Result<()> {
+    let mut each = lines.iter().enumerate();
+    each.try_for_each(|(number, line)| fact(if number == 0 { name } else { "" }, line))
 }
 
 fn stream_text(status: &Status) -> String {

@@ -3,7 +3,7 @@ use crate::limits::STATUS_ERRORS_MAX;
 use command_line::{count, plain, plural, short, utc};
 use server_status::{
     AnycastStatus, DocumentsStatus, DpdkQueueStatus, DpdkStatus, HealthStatus, HeldZone,
-    StatusHistogram, XdpStatus, ZoneStatus,
+    SiteStatus, StatusHistogram, XdpStatus, ZoneStatus,
 };
 
 /// The time within which this share of all events ended; `-` without events.
@@ -104,6 +104,19 @@ pub fn dpdk_lines(status: &DpdkStatus) -> Vec<String> {
         )
     });
     [plain(&status.release)].into_iter().chain(devices).collect()
+}
+
+/// A line for each other site.
+pub fn site_lines(sites: &[SiteStatus]) -> Vec<String> {
+    let line = |site: &SiteStatus| {
+        let (name, zones) = (plain(&site.name), count(site.zones));
+        let state = if site.is_following { "followed" } else { "not followed" };
+        let lag = site.lag_seconds.filter(|lag| *lag > 0.0);
+        let lag = lag.map(|lag| format!(", {} behind", command_line::span(lag)));
+        let lag = lag.unwrap_or_default();
+        format!("{name} {state} at revision {}{lag}; zones: {zones}", count(site.revision))
+    };
+    sites.iter().map(line).collect()
 }
 
 /// Whether the addresses are announced, since when (such as "5s ago"), and why not.

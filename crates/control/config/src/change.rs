@@ -72,6 +72,7 @@ impl Config {
             ("etcd", self.etcd != new.etcd),
             ("kubernetes", are_same && self.kubernetes != new.kubernetes),
             ("health", !self.health.has_same_settings(&new.health)),
+            ("site", self.sites != new.sites),
             ("log.format", self.log.format != new.log.format),
         ])
     }
@@ -236,6 +237,7 @@ mod tests {
         health.webhook_secret =
         check.web = { kind = "tcp", port = 80 }
         etcd = { endpoints = ["https://a:1"], ca = "a", cert = "a", key = "a", prefix = "/a/" }
+        site = [{ name = "b", zones = ["b.example"], endpoints = ["http://127.0.0.1:1"] }]
         log.level = "debug"
         log.format = "json"
         log.levels.records = "debug"
@@ -258,6 +260,7 @@ mod tests {
             }
             // The API needs a store; without zones no cluster is watched.
             let base = match key.split('.').next() {
+                Some("site") => "server.data_dir = \"d\"\n",
                 Some("api") => "store.kind = \"redb\"\n",
                 Some("kubernetes") if key != "kubernetes.zones" => {
                     "kubernetes.zones = [\"cluster.local\"]\n"

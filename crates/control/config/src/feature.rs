@@ -23,10 +23,11 @@ pub enum Feature {
 type Need = (&'static str, Option<(&'static str, &'static str)>, Feature);
 
 /// The keys that need a feature.
-const NEEDS: [Need; 10] = [
+const NEEDS: [Need; 11] = [
     ("kubernetes", None, Feature::Kubernetes),
     ("server", Some(("roles", "kubernetes")), Feature::Kubernetes),
     ("etcd", None, Feature::Etcd),
+    ("site", None, Feature::Etcd),
     ("store", Some(("kind", "etcd")), Feature::Etcd),
     ("xdp", None, Feature::Xdp),
     ("server", Some(("port", "xdp")), Feature::Xdp),

@@ -17,6 +17,7 @@ mod resolv_conf;
 mod roles;
 mod section;
 mod server;
+mod site;
 mod store;
 pub mod trust;
 mod units;
@@ -39,6 +40,7 @@ pub use operate::{
 pub use resolv_conf::read_nameservers;
 pub use roles::Roles;
 pub use server::{Cookies, PortKind, Server, Steering, Workers, holds};
+pub use site::Site;
 pub use store::{Etcd, Store, StoreKind};
 pub use upstream::{ServerAddress, Upstream};
 pub use xdp::{Queues, Xdp};
@@ -109,6 +111,8 @@ pub struct Config {
     pub networks: Vec<Network>,
     /// Sections `[[zone]]`.
     pub zones: Vec<Zone>,
+    /// Sections `[[site]]`.
+    pub sites: Vec<Site>,
 }
 
 /// `[log]`
@@ -222,6 +226,8 @@ impl Config {
             networks.extend(Network::read(section, file, &mut earlier));
         });
         let zones = zone::read_all(&mut root, ZONES_MAX, file, &earlier.views);
+        let has_data_dir = server.data_dir.is_some();
+        let sites = site::read_all(&mut root, file, has_data_dir, (&zones, &kubernetes));
         root.close();
         let mut config = Self {
             file: (!file.as_os_str().is_empty()).then(|| file.into()),
@@ -250,6 +256,7 @@ impl Config {
             ecs,
             networks,
             zones,
+            sites,
         };
         config.place(file.parent().unwrap_or(Path::new("")));
         config.leave_roles();

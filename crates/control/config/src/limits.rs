@@ -132,3 +132,11 @@ pub const CHECK_ARGUMENTS_MAX: usize = 64;
 pub const CHECK_JITTER: std::ops::RangeInclusive<u8> = 0..=50;
 /// Members of etcd that are asked.
 pub const ETCD_ENDPOINTS_MAX: usize = 16;
+/// Other sites.
+pub const SITES_MAX: usize = 32;
+/// Zones of another site.
+pub const SITE_ZONES_MAX: usize = 10_000;
+/// The quota of the etcd of another site, in bytes.
+pub const SITE_QUOTA: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
+/// What etcd has by default.
+pub const SITE_QUOTA_DEFAULT: u64 = 2 << 30;

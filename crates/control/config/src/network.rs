@@ -109,7 +109,7 @@ impl Network {
 }
 
 /// The path of a location, such as `eu/fra1/a`.
-fn location(value: &DeValue<'_>) -> Result<Option<String>, Wrong> {
+pub(super) fn location(value: &DeValue<'_>) -> Result<Option<String>, Wrong> {
     let path = values::text(Location::LEN_MAX)(value)?;
     Location::parse(&path).map_err(|why| why.to_string())?;
     Ok(Some(path))

@@ -58,23 +58,7 @@ impl Store {
 
 impl Etcd {
     pub(super) fn read(mut section: Section<'_, '_>, config: &Path, store: StoreKind) -> Self {
-        let folder = config.parent().unwrap_or(Path::new(""));
-        let file = |section: &mut Section<'_, '_>, key| {
-            let read = section.read(key, None, |value| match value.as_str() {
-                Some("") => Ok(None),
-                _ => values::file(value).map(Some),
-            });
-            read.map(|file| folder.join(file))
-        };
-        let etcd = Self {
-            endpoints: section.list("endpoints", Vec::new(), ETCD_ENDPOINTS_MAX, endpoint),
-            prefix: section.read("prefix", "/dunlin/".to_owned(), prefix),
-            ca: file(&mut section, "ca"),
-            cert: file(&mut section, "cert"),
-            key: file(&mut section, "key"),
-            user: section.read("user", String::new(), values::text(TEXT_LEN_MAX)),
-            password_file: file(&mut section, "password_file"),
-        };
+        let etcd = Self::read_keys(&mut section, config);
         match store {
             StoreKind::Etcd if etcd.endpoints.is_empty() => section.missing("endpoints"),
             StoreKind::Etcd => etcd.check(&mut section),
@@ -84,7 +68,29 @@ impl Etcd {
         etcd
     }
 
-    fn check(&self, section: &mut Section<'_, '_>) {
+    /// The keys of an etcd, of this site or of another one.
+    pub(super) fn read_keys(section: &mut Section<'_, '_>, config: &Path) -> Self {
+        let folder = config.parent().unwrap_or(Path::new(""));
+        let file = |section: &mut Section<'_, '_>, key| {
+            let read = section.read(key, None, |value| match value.as_str() {
+                Some("") => Ok(None),
+                _ => values::file(value).map(Some),
+            });
+            read.map(|file| folder.join(file))
+        };
+        Self {
+            endpoints: section.list("endpoints", Vec::new(), ETCD_ENDPOINTS_MAX, endpoint),
+            prefix: section.read("prefix", "/dunlin/".to_owned(), prefix),
+            ca: file(section, "ca"),
+            cert: file(section, "cert"),
+            key: file(section, "key"),
+            user: section.read("user", String::new(), values::text(TEXT_LEN_MAX)),
+            password_file: file(section, "password_file"),
+        }
+    }
+
+    /// Whether its keys go together.
+    pub(super) fn check(&self, section: &mut Section<'_, '_>) {
         if self.cert.is_some() != self.key.is_some() {
             let there = if self.cert.is_some() { "cert" } else { "key" };
             section.wrong(there, "is not enough", "name both `cert` and `key`");

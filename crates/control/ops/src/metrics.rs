@@ -6,6 +6,7 @@ mod health;
 mod kubernetes;
 mod networks;
 mod signatures;
+mod sites;
 
 use crate::exposition::{Exposition, Format, Kind};
 use crate::limits::ZONE_SERIES_MAX;
@@ -48,6 +49,7 @@ pub fn write(status: &Status, healthy: bool, asked: RequestCounts, format: Forma
     if let Some(of_addresses) = &status.anycast {
         anycast::write(&mut out, of_addresses);
     }
+    sites::write(&mut out, &status.sites);
     if let Some(of_targets) = &status.health {
         health::write(&mut out, of_targets);
     }

@@ -11,6 +11,7 @@ mod fleet;
 mod health;
 pub mod limits;
 mod lint;
+mod mirror;
 mod prepare;
 mod queue;
 mod read;
@@ -25,6 +26,7 @@ mod zones;
 pub use digest::{ZoneDigest, ZoneDigests, hash_of_origin};
 pub use fleet::Fleet;
 pub use health::StoreHealth;
+pub use mirror::{Mirror, WriteDelay, source_of_site};
 pub use model::{
     Choice, Edit, EditKind, InvalidEdit, MinUp, Policy, Precondition, Revision, SetKey, SetRules,
     SetValue, View,

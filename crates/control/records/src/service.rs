@@ -1,6 +1,7 @@
 //! The record service: its interface and its thread.
 use crate::health::Health;
 use crate::limits::LIVE_WAITERS_MAX;
+use crate::mirror::Mirror;
 use crate::queue::{QueueGuard, WriteQueue, WriteRequest, ZoneRequest};
 use crate::shared::{Published, SharedService, refused};
 use crate::writer::Writer;
@@ -40,6 +41,8 @@ pub struct StoreSource {
     pub list: Option<PathBuf>,
     /// Whether writes are taken.
     pub may_write: bool,
+    /// Of another site: what is served of it. `None`: all zones, and they are of this site.
+    pub mirror: Option<Mirror>,
 }
 
 /// A handle on the service; clones share it.
@@ -61,21 +64,22 @@ impl Source for StoreSource {
 
     fn settings(&self) -> SourceSettings {
         SourceSettings {
-            name: WRITER_THREAD.to_owned(),
-            kind: SourceKind::Store,
+            name: self.mirror.as_ref().map_or_else(|| WRITER_THREAD.to_owned(), Mirror::source),
+            kind: if self.mirror.is_some() { SourceKind::Site } else { SourceKind::Store },
             lane: Lane::Normal,
             hold: HoldPolicy::Never,
         }
     }
 
     fn start(self, updates: UpdateSender) -> Self::Started {
+        let name = self.settings().name;
         let (shared, mut writer) = self.open(updates);
         let service = Arc::clone(&shared);
         let run = move || {
             let _taker = QueueGuard(&service.queue);
             writer.run();
         };
-        let thread = thread::Builder::new().name(WRITER_THREAD.into()).spawn(run)?;
+        let thread = thread::Builder::new().name(name).spawn(run)?;
         let serving = ServiceThreads { shared: Arc::clone(&shared), thread: Some(thread) };
         Ok((RecordService(shared), serving))
     }
@@ -84,7 +88,7 @@ impl Source for StoreSource {
 impl StoreSource {
     /// Opens the store and publishes its zones.
     pub(crate) fn open(self, updates: UpdateSender) -> (Arc<SharedService>, Writer) {
-        let Self { store, fleet, waits, list, may_write } = self;
+        let Self { store, fleet, waits, list, may_write, mirror } = self;
         let shared = Arc::new(SharedService {
             publisher: updates.publisher(),
             reader: store.reader(),
@@ -93,7 +97,10 @@ impl StoreSource {
             health: Health::default(),
             fleet,
             may_write,
+            mirror,
         });
+        let location = shared.mirror.as_ref().and_then(|mirror| mirror.location.as_deref());
+        location.into_iter().for_each(|location| updates.set_location(location));
         let mut writer = Writer::new(Arc::clone(&shared), updates, store, ZoneList::new(list));
         writer.start(waits);
         shared.publisher.wait(writer.published());
@@ -116,6 +123,7 @@ impl RecordService {
             waits: false,
             list: None,
             may_write: true,
+            mirror: None,
         })
     }
 

@@ -1,5 +1,6 @@
 //! The shared state of the threads and handles of the record service.
 use crate::health::Health;
+use crate::mirror::Mirror;
 use crate::queue::WriteQueue;
 use crate::{Fleet, Reader, Refused, Revision, StoreError, ZoneOwner};
 use compile::Zone;
@@ -27,6 +28,8 @@ pub(crate) struct SharedService {
     pub fleet: Option<Arc<dyn Fleet>>,
     /// Whether writes are taken.
     pub may_write: bool,
+    /// What is served of another site; `None`: the store is of this one.
+    pub mirror: Option<Mirror>,
 }
 
 impl SharedService {
@@ -42,12 +45,22 @@ impl SharedService {
     /// The owner of a zone; `None`: it is the store's, built in, or of no source.
     pub fn foreign_owner(&self, origin: Name<'_>) -> Option<ZoneOwner> {
         let owner = self.publisher.catalog().owner(origin)?;
-        (!matches!(owner, ZoneOwner::Store | ZoneOwner::BuiltIn)).then_some(owner)
+        let is_own = match (&owner, &self.mirror) {
+            (ZoneOwner::BuiltIn, _) | (ZoneOwner::Store, None) => true,
+            (ZoneOwner::Source(name), Some(mirror)) => **name == mirror.source(),
+            _ => false,
+        };
+        (!is_own).then_some(owner)
+    }
+
+    /// Whether a zone of the store is served, and kept in memory.
+    pub fn serves(&self, origin: Name<'_>) -> bool {
+        self.mirror.as_ref().is_none_or(|mirror| mirror.has(origin))
     }
 
     /// The origins of all zones with such an owner, in any order.
     pub fn foreign_origins(&self) -> Vec<NameBuf> {
-        let kinds = [SourceKind::File, SourceKind::Kubernetes];
+        let kinds = [SourceKind::File, SourceKind::Kubernetes, SourceKind::Site];
         kinds.into_iter().flat_map(|kind| self.publisher.catalog().origins(kind)).collect()
     }
 }

@@ -50,8 +50,9 @@ fn scene(store: MemoryStore) -> TestService {
 
 /// As `scene`, with a wrapper of the store.
 fn scene_on(front: Box<dyn Store>, store: MemoryStore) -> TestService {
+    let (store_of, fleet, list, mirror) = (front, None, None, None);
     let opening =
-        StoreSource { store: front, fleet: None, waits: false, list: None, may_write: true };
+        StoreSource { store: store_of, fleet, waits: false, list, may_write: true, mirror };
     TestService { store, ..scene_opened(opening) }
 }
 

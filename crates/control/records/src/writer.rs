@@ -395,7 +395,8 @@ impl Writer {
         match self.heads.get_mut(at) {
             Some(head) => {
                 head.set_serial();
-                // It cannot be refused: there is one store, and it is not judged.
+                // It is not judged. If it is refused, the zone has another home, and the status of
+                // the sites says so.
                 drop(self.updates.sync_zone(head.zone.clone(), None));
             }
             None => {

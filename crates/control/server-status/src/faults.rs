@@ -3,8 +3,8 @@
 //! `dunlin status` prints them and exits with 1, the metric `dunlin_fault` has a series for each
 //! kind, and `/readyz` names them. A new kind of fault is one line of [`RULES`].
 use super::{
-    DocumentsStatus, DpdkDeviceStatus, HealthStatus, KubernetesStatus, ServerState, Status,
-    StoreStatus, UpstreamState, ZoneState, ZoneStatus, failed_threads,
+    DocumentsStatus, DpdkDeviceStatus, HealthStatus, KubernetesStatus, ServerState, SiteStatus,
+    Status, StoreStatus, UpstreamState, ZoneState, ZoneStatus, failed_threads,
 };
 use crate::limits::{FAULT_NAMES_MAX, PANIC_AGE_MAX};
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,12 @@ const RULES: &[(&str, FindFault)] = &[
     ("fleet_not_saved", |status| store(status)?.fleet.as_ref()?.unsaved.clone()),
     ("fleet_key_unreadable", |status| store(status)?.fleet.as_ref()?.unreadable.clone()),
     ("fleet_content_differs", |status| store(status)?.fleet.as_ref()?.difference.clone()),
+    ("site_not_followed", |status| of_sites(status, |site| site.fault.clone())),
+    ("site_not_saved", |status| of_sites(status, |site| site.unsaved.clone())),
+    ("site_key_unreadable", |status| of_sites(status, |site| site.unreadable.clone())),
+    ("site_zone_refused", refused_zones_of_sites),
+    ("site_zone_missing", missing_zones_of_sites),
+    ("site_etcd_full", full_sites),
     ("credentials_damaged", damaged_credentials),
     ("documents_damaged", damaged_documents),
     ("api_ended", |status| status.api.as_ref()?.ended.clone()),
@@ -190,6 +196,33 @@ fn refused_config(status: &Status) -> Option<String> {
 fn unsaved_zones(status: &Status) -> Option<String> {
     let why = status.saving.as_ref()?;
     Some(format!("zones are not saved on disk: {why}"))
+}
+
+/// What is wrong with other sites.
+fn of_sites(status: &Status, wrong: impl Fn(&SiteStatus) -> Option<String>) -> Option<String> {
+    let faults = status.sites.iter().filter_map(|site| Some((site, wrong(site)?)));
+    some(faults.map(|(site, why)| format!("the site {}: {why}", site.name)))
+}
+
+fn refused_zones_of_sites(status: &Status) -> Option<String> {
+    of_sites(status, |site| {
+        let zones = some(&site.refused)?;
+        Some(format!("not served, a zone has one home, remove it from one of both: {zones}"))
+    })
+}
+
+fn missing_zones_of_sites(status: &Status) -> Option<String> {
+    of_sites(status, |site| {
+        let zones = some(&site.missing)?;
+        Some(format!("not there, create them or correct `[[site]] zones`: {zones}"))
+    })
+}
+
+fn full_sites(status: &Status) -> Option<String> {
+    of_sites(status, |site| {
+        let how = site.fullness()?;
+        Some(format!("its etcd is {how}: compact and defragment it, or raise its quota"))
+    })
 }
 
 fn store_fault(store: &StoreStatus) -> Option<String> {

@@ -23,6 +23,7 @@ mod process;
 mod readiness;
 mod shards;
 mod signatures;
+mod site;
 mod sockets;
 mod store;
 mod time;
@@ -44,6 +45,7 @@ pub use process::Process;
 pub use readiness::hindrance;
 pub use shards::ShardStatus;
 pub use signatures::SignatureSpan;
+pub use site::SiteStatus;
 pub use store::{DocumentsStatus, StoreStatus, StoreZoneFault};
 pub use time::seconds;
 pub use xdp::{XdpQueueStatus, XdpStatus};
@@ -124,6 +126,9 @@ pub struct Status {
     /// The names of a Kubernetes cluster; `None`: not configured.
     #[serde(default)]
     pub kubernetes: Option<KubernetesStatus>,
+    /// Other sites whose zones are served, in the order of the config.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<SiteStatus>,
     /// The health of addresses; `None`: there is no check.
     #[serde(default)]
     pub health: Option<HealthStatus>,

@@ -30,6 +30,12 @@ mod store;
 mod zone_changes;
 mod zones;
 
+#[cfg(not(feature = "etcd"))]
+#[path = "absent/sites.rs"]
+mod sites;
+
+#[cfg(feature = "etcd")]
+use source_site as sites;
 #[cfg(feature = "etcd")]
 use store_etcd as etcd;
 

@@ -3,6 +3,7 @@ use crate::documents::Documents;
 use crate::kubernetes::{self, Kubernetes, THREAD as CLUSTER};
 use crate::limits::{CLUSTER_POLL_INTERVAL, KUBERNETES_START_MAX};
 use crate::prober;
+use crate::sites::{Sites, THREAD as SITES};
 use crate::store::{StoreConfig, Stored, WRITER};
 use crate::zones;
 use config::Config;
@@ -25,6 +26,8 @@ pub struct Sources {
     pub zones: source_file::Zones,
     /// Empty while the store is opened, or without a store in the config.
     pub store: OnceLock<Stored>,
+    /// Other sites; empty while the store is opened, or without one in the config.
+    pub sites: OnceLock<Sites>,
     /// The names of a Kubernetes cluster; gone once it is stopped, or none is watched.
     kubernetes: Mutex<Option<Kubernetes>>,
     /// Probes the addresses of record sets; `None`: there is no check.
@@ -48,10 +51,12 @@ impl Sources {
         let zones = zones::configured(config, &ViewNumbers::default().of(config));
         let (zones, load) = source_file::Zones::start(&control, zones, folder)?;
         let kubernetes = Mutex::new(kubernetes::start(config, &control, documents)?);
-        Ok((Self { control, zones, store: OnceLock::new(), kubernetes, prober }, load))
+        let (store, sites) = (OnceLock::new(), OnceLock::new());
+        Ok((Self { control, zones, store, sites, kubernetes, prober }, load))
     }
 
-    /// Opens the configured store and serves its zones. A store that cannot be opened is retried.
+    /// Opens the configured store, then follows the other sites: a zone that both have stays that
+    /// of the store. A store that cannot be opened is retried.
     ///
     /// # Errors
     /// A thread cannot be started.
@@ -59,6 +64,9 @@ impl Sources {
         if let Some(stored) = Stored::start(config, &self.control, is_hot_restart)? {
             // Set only here.
             let _ = self.store.set(stored);
+        }
+        if let Some(sites) = config.start_sites(&self.control, is_hot_restart)? {
+            let _ = self.sites.set(sites);
         }
         Ok(())
     }
@@ -94,6 +102,7 @@ impl Sources {
         status.saving = self.zones.trouble();
         status.failed = self.failed();
         status.store = self.store.get().map(Stored::status);
+        status.sites = self.sites.get().map(Sites::status).unwrap_or_default();
         status.kubernetes = self.kubernetes().as_ref().map(Kubernetes::status);
         status.health = self.prober.has_checks().then(|| self.prober.status());
     }
@@ -105,6 +114,7 @@ impl Sources {
             (CONTROL, self.control.has_failed()),
             (CLUSTER, self.kubernetes().as_ref().is_some_and(Kubernetes::has_failed)),
             (PROBER, self.prober.has_failed()),
+            (SITES, self.sites.get().is_some_and(Sites::have_failed)),
             (WRITER, self.store.get().is_some_and(|store| store.service.has_failed())),
         ];
         each.into_iter().filter(|(_, failed)| *failed).map(|(name, _)| name.to_owned()).collect()
@@ -112,7 +122,8 @@ impl Sources {
 
     /// The names of their threads, in the order in which they end.
     pub fn thread_names() -> impl Iterator<Item = String> {
-        let names = [source_file::LOADER, source_file::SAVER, CLUSTER, PROBER, WRITER, CONTROL];
+        let names =
+            [source_file::LOADER, source_file::SAVER, CLUSTER, PROBER, SITES, WRITER, CONTROL];
         names.into_iter().map(str::to_owned)
     }
 
@@ -124,6 +135,7 @@ impl Sources {
             let _cluster = self.kubernetes().take();
         }
         self.prober.stop();
+        self.sites.get().into_iter().for_each(Sites::stop);
         if let Some(store) = self.store.get() {
             store.stop();
         }

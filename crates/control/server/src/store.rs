@@ -1,8 +1,9 @@
 //! The store of the server: opens it, reports its status, and stops it.
 use crate::etcd::{self, EtcdSettings, OwnLease};
 use crate::resources::VERSION;
+use crate::sites::{SiteSettings, Sites};
 use config::limits::MEMBER_NAME_LEN_MAX;
-use config::{Config, Etcd, Server, StoreKind};
+use config::{Config, Etcd, Server, Site, StoreKind};
 use records::{Fleet, Form, RecordService, ServiceThreads, Store, StoreSize, StoreSource};
 use server_status::{Member, StoreStatus, StoreZoneFault};
 use std::fs;
@@ -37,7 +38,7 @@ impl Stored {
         control: &ZonePublisher,
         is_hot_restart: bool,
     ) -> io::Result<Option<Self>> {
-        let StoreConfig { kind, folder, etcd, may_write } = config;
+        let StoreConfig { kind, folder, etcd, may_write, .. } = config;
         let Some(folder) = folder else { return Ok(None) };
         let began = Instant::now();
         let (store, fleet, of_files): (Box<dyn Store>, Option<Arc<dyn Fleet>>, _) = match kind {
@@ -57,6 +58,7 @@ impl Stored {
             waits: is_hot_restart,
             list: Some(folder.join(store::ZONE_LIST)),
             may_write: *may_write,
+            mirror: None,
         };
         let (service, serving) = control.start_source(source)?;
         let files = store_redb::paths(&of_files);
@@ -122,13 +124,26 @@ pub struct StoreConfig {
     pub etcd: EtcdSettings,
     /// Whether this server takes writes.
     may_write: bool,
+    /// Other sites.
+    sites: Vec<SiteSettings>,
 }
 
 impl StoreConfig {
+    /// Follows the other sites, if there are any.
+    ///
+    /// # Errors
+    /// A thread cannot be started, or a folder cannot be created.
+    pub fn start_sites(&self, control: &ZonePublisher, waits: bool) -> io::Result<Option<Sites>> {
+        match &self.folder {
+            Some(folder) if !self.sites.is_empty() => {
+                Sites::start(self.sites.clone(), folder, control, waits).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// The store of a server that listens on these addresses.
     pub fn new(config: &Config, listen: &[String], own: &OwnLease) -> Self {
-        let Etcd { endpoints, prefix, ca, cert, key, user, password_file } = config.etcd.clone();
-        let user = (!user.is_empty()).then_some(user);
         let Server { roles, name, location, .. } = &config.server;
         let member = Member {
             name: if name.is_empty() { host_name() } else { name.clone() },
@@ -139,12 +154,26 @@ impl StoreConfig {
             ..Member::default()
         };
         let may_write = roles.api;
-        let (identity, user) = (cert.zip(key), user.zip(password_file));
         let own = own.clone();
-        let etcd = EtcdSettings { endpoints, prefix, ca, identity, user, member, may_write, own };
+        let etcd = EtcdSettings { member, may_write, own, ..etcd_settings(&config.etcd) };
         let folder = config.server.folder().map(Path::to_owned);
-        Self { kind: config.store.kind, folder, etcd, may_write }
+        let sites = config.sites.iter().map(site_settings).collect();
+        Self { kind: config.store.kind, folder, etcd, may_write, sites }
     }
+}
+
+/// Where an etcd is, and how to log in, for one who only reads.
+fn etcd_settings(etcd: &Etcd) -> EtcdSettings {
+    let Etcd { endpoints, prefix, ca, cert, key, user, password_file } = etcd.clone();
+    let user = (!user.is_empty()).then_some(user);
+    let (identity, user) = (cert.zip(key), user.zip(password_file));
+    EtcdSettings { endpoints, prefix, ca, identity, user, ..EtcdSettings::default() }
+}
+
+/// The other sites of a config.
+fn site_settings(site: &Site) -> SiteSettings {
+    let Site { name, location, zones, etcd, quota } = site.clone();
+    SiteSettings { name, location, zones, quota, etcd: etcd_settings(&etcd) }
 }
 
 /// The name of this host, without what a key may not have.

@@ -1,6 +1,7 @@
 //! The connection to one of the members of etcd at a time; the next one is asked after an error.
 use crate::EtcdSettings;
 use crate::limits::{CONNECT_MAX, HANDSHAKE_MAX, KEEPALIVE, REQUEST_MAX, UNSENT_MAX, UNSENT_PAUSE};
+use crate::traffic::Traffic;
 use etcd_client::{
     Certificate, Client, Compare, ConnectOptions, Error, GetOptions, GetResponse, Identity,
     KeyValue, TlsOptions, Txn, TxnOp, TxnResponse,
@@ -9,7 +10,7 @@ use std::error::Error as _;
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -57,6 +58,8 @@ pub struct Connection {
     current: Mutex<Current>,
     /// Whether etcd asked for no login, although there is a user.
     is_open: AtomicBool,
+    /// What came from etcd.
+    pub traffic: Arc<Traffic>,
 }
 
 impl Connection {
@@ -64,7 +67,8 @@ impl Connection {
         // Servers spread over the members.
         let endpoint = fastrand::usize(..settings.endpoints.len().max(1));
         let current = Mutex::new(Current { endpoint, client: None });
-        Self { settings, current, is_open: AtomicBool::new(false) }
+        let (is_open, traffic) = (AtomicBool::new(false), Arc::default());
+        Self { settings, current, is_open, traffic }
     }
 
     fn current(&self) -> MutexGuard<'_, Current> {
@@ -183,11 +187,22 @@ impl Connection {
         options: GetOptions,
     ) -> Result<GetResponse, RequestError> {
         let key = key.into();
-        self.call(|mut etcd| {
+        let got = self.call(|mut etcd| {
             let (key, options) = (key.clone(), options.clone());
             async move { etcd.get(key, Some(options)).await }
-        })
-        .await
+        });
+        let got = got.await?;
+        self.traffic.got(&got);
+        Ok(got)
+    }
+
+    /// The space of the member in use: bytes of its file that are used, and the most that it may
+    /// use, if it says so (etcd 3.6). `None`: it does not answer.
+    pub async fn space(&self) -> Option<(u64, Option<u64>)> {
+        let (_, mut client) = self.client().await.ok()?;
+        let status = timeout(REQUEST_MAX, client.status()).await.ok()?.ok()?;
+        let quota = u64::try_from(status.db_size_quota()).ok().filter(|bytes| *bytes > 0);
+        Some((u64::try_from(status.db_size()).ok()?, quota))
     }
 
     /// A key as it was at a revision of etcd, if it existed; 0: now.

@@ -1,10 +1,12 @@
 //! The changes of keys, as etcd reports them.
 use crate::connection::{Connection, RequestError, classify};
 use crate::limits::{CONNECT_MAX, KEEPALIVE};
+use crate::traffic::Traffic;
 use etcd_client::{
     EventType, GetOptions, KeyValue, ResponseHeader, WatchOptions, WatchResponse, WatchStream,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 
@@ -15,6 +17,7 @@ pub struct Events {
     url: String,
     /// When a message must have come.
     due: Instant,
+    traffic: Arc<Traffic>,
     /// The member was asked for its progress, and has not answered.
     is_asked: bool,
 }
@@ -44,7 +47,8 @@ impl Events {
         };
         match timeout(CONNECT_MAX, starting).await {
             Ok(Ok(stream)) => {
-                Ok(Self { stream, url, due: Instant::now() + KEEPALIVE, is_asked: false })
+                let (traffic, due) = (Arc::clone(&connection.traffic), Instant::now() + KEEPALIVE);
+                Ok(Self { stream, url, due, traffic, is_asked: false })
             }
             Ok(Err(error)) => Err(classify(&url, error)),
             Err(_) => Err(silent(&url, CONNECT_MAX)),
@@ -77,7 +81,10 @@ impl Events {
                 Some(message) if message.canceled() => {
                     Err(ended(&format!(": {}", message.cancel_reason())))
                 }
-                Some(message) => Ok(message),
+                Some(message) => {
+                    self.traffic.watched(&message);
+                    Ok(message)
+                }
             };
         }
     }

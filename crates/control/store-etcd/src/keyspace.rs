@@ -8,7 +8,7 @@ mod history;
 mod report;
 
 pub use history::{History, Position, set_back, values};
-pub use report::{LinkReport, LinkState, LoggedCauses, Retry};
+pub use report::{LinkReport, LinkState, LoggedCauses, Retry, words_of_site};
 
 use crate::EtcdSettings;
 use crate::connection::{Connection, RequestError};

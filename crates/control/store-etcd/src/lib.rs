@@ -22,6 +22,7 @@ pub mod limits;
 mod list;
 mod map;
 mod members;
+mod mirror;
 mod permits;
 mod plan;
 mod replica;
@@ -29,6 +30,7 @@ mod shared;
 mod staged;
 mod states;
 mod store;
+mod traffic;
 mod unreadable;
 mod waits;
 mod watch;
@@ -38,6 +40,7 @@ pub use documents::{CheckDocument, DocumentKind, EtcdDocuments};
 pub use keyspace::EtcdLink;
 pub use map::EtcdMap;
 pub use members::OwnLease;
+pub use mirror::{EtcdMirror, EtcdSpace, MirrorState, open_mirror};
 pub use permits::EtcdPermits;
 use records::{Fleet, Store, StoreError};
 use server_status::Member;
@@ -65,6 +68,9 @@ pub struct EtcdSettings {
     /// Distinguishes this server from another one with its name: the same in all settings of a
     /// server.
     pub own: OwnLease,
+    /// The site that this etcd is of, if it is another one: then this server only reads, and is no
+    /// member. `None`: its own.
+    pub site: Option<String>,
 }
 
 /// A store, and the servers that share it.

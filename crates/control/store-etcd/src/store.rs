@@ -43,6 +43,8 @@ pub struct EtcdStore {
     membership: Option<Membership>,
     /// Whether this server sweeps.
     may_write: bool,
+    /// Whether it is a copy of another site's, of whose fleet this server is no member.
+    is_mirror: bool,
     hold: BatchHold,
     /// The last commit, whose outcome may be unknown.
     last: Option<CommitName>,
@@ -56,7 +58,7 @@ impl EtcdStore {
     pub fn closed(data_dir: &Path, settings: EtcdSettings) -> Result<Self, StoreError> {
         let replica = Replica::closed(data_dir)?;
         let (member, may_write) = (settings.member.clone(), settings.may_write);
-        let own = settings.own.clone();
+        let (own, is_mirror) = (settings.own.clone(), settings.site.is_some());
         let shared = Shared::start(settings)
             .map_err(|why| StoreError::Failed(format!("no thread for etcd: {why}")))?;
         let following = Arc::clone(&shared);
@@ -71,9 +73,15 @@ impl EtcdStore {
             fleet,
             membership,
             may_write,
+            is_mirror,
             hold: BatchHold::default(),
             last: None,
         })
+    }
+
+    /// Its state that others see.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// The servers that share it.
@@ -101,7 +109,7 @@ impl EtcdStore {
                 return Err(StoreError::Unreachable(format!("its outcome is unknown: {why}")));
             }
         }
-        if self.membership.is_none() {
+        if self.membership.is_none() && !self.is_mirror {
             self.membership = Some(self.fleet.join());
         }
         Ok(())

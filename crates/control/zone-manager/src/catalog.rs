@@ -15,6 +15,8 @@ pub(crate) struct SourceEntry {
     pub name: Arc<str>,
     pub kind: SourceKind,
     pub hold: HoldPolicy,
+    /// Where members of its sets are that name no location.
+    pub location: Option<Arc<str>>,
 }
 
 /// The content of a zone or layer of one source.
@@ -115,7 +117,8 @@ impl Catalog {
     pub(crate) fn register(&self, settings: &SourceSettings) -> SourceId {
         let mut state = self.state();
         let SourceSettings { name, kind, hold, .. } = settings;
-        state.sources.push(SourceEntry { name: name.as_str().into(), kind: *kind, hold: *hold });
+        let (name, location) = (name.as_str().into(), None);
+        state.sources.push(SourceEntry { name, kind: *kind, hold: *hold, location });
         SourceId(state.sources.len() - 1)
     }
 }
@@ -138,7 +141,7 @@ impl CatalogState {
     /// The claim of a source; made if there is none.
     ///
     /// # Errors
-    /// Another source of the same kind has the zone.
+    /// Another source of the same kind, or another home, has the zone.
     pub fn claim(
         &mut self,
         source: SourceId,
@@ -147,7 +150,8 @@ impl CatalogState {
     ) -> Result<&mut Claim, ZoneOwner> {
         let (kind, key) = (self.sources[source.0].kind, key(origin));
         let claims = self.zones.entry(key.clone()).or_default();
-        let other = claims.iter().position(|claim| claim.kind == kind && claim.source != source);
+        let other =
+            claims.iter().position(|claim| claim.kind.excludes(kind) && claim.source != source);
         if let Some(other) = other {
             return Err(self.owner(&self.zones[&key][other]));
         }
@@ -216,6 +220,13 @@ impl CatalogState {
     pub fn served(&self, origin: Name<'_>) -> Option<Option<Arc<Zone>>> {
         let claims = self.zones.get(&key(origin))?;
         Some(claims.iter().find_map(|claim| claim.content.served.clone()))
+    }
+
+    /// Where members of the sets of a zone are that name no location, if its home says so.
+    pub fn location(&self, origin: Name<'_>) -> Option<Arc<str>> {
+        let claims = self.zones.get(&key(origin))?;
+        let claim = claims.iter().find(|claim| claim.content.served.is_some())?;
+        self.sources[claim.source.0].location.clone()
     }
 
     /// How a target is called in the list of holds, and by who accepts it: a zone by its name, a

@@ -6,8 +6,8 @@
 use crate::choose::{LeftOut, choose, left_out};
 use crate::health::{HealthTable, HealthTarget, MemberClass, Targets, ZoneKey};
 use compile::{ChosenRecords, LeafIndex, Zone};
-use image::RecordSet;
-use model::{MemberRules, Policy, SetRules};
+use image::{ORDERED_MAX, RecordSet};
+use model::{Choice, MemberRules, Policy, SetRules};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -41,6 +41,8 @@ struct ZoneView {
     content: Arc<Zone>,
     /// As workers read it.
     chosen: Arc<Zone>,
+    /// Where members are that name no location.
+    location: Option<Arc<str>>,
 }
 
 /// The zones and names whose sets name one target.
@@ -62,8 +64,8 @@ impl HealthFilter {
         Self { table, classes, views, index, open: HashSet::new() }
     }
 
-    /// The zone to publish for a source's zone.
-    pub fn show(&mut self, key: &[u8], zone: Arc<Zone>) -> Arc<Zone> {
+    /// The zone to publish for a source's zone. Members without a location are at this one.
+    pub fn show(&mut self, key: &[u8], zone: Arc<Zone>, location: Option<Arc<str>>) -> Arc<Zone> {
         let view = self.views.get(key);
         if let Some(view) = view.filter(|view| Arc::ptr_eq(&view.content, &zone)) {
             return Arc::clone(&view.chosen);
@@ -91,8 +93,10 @@ impl HealthFilter {
         table.report_waiting(&targets);
         drop(targets);
         table.wake();
-        let chosen = self.choose(&key, &zone, old.as_ref().map(|old| &*old.chosen), &leaves);
-        self.views.insert(key, ZoneView { content: zone, chosen: Arc::clone(&chosen) });
+        let before = old.as_ref().map(|old| &*old.chosen);
+        let chosen = self.choose(&key, (&zone, location.as_deref()), before, &leaves);
+        let view = ZoneView { content: zone, chosen: Arc::clone(&chosen), location };
+        self.views.insert(key, view);
         self.count_open();
         chosen
     }
@@ -138,10 +142,12 @@ impl HealthFilter {
         }
         let mut changed = Vec::with_capacity(affected.len());
         for (key, leaves) in affected {
-            let Some(ZoneView { content, chosen }) = self.views.remove(&key) else { continue };
+            let Some(mut view) = self.views.remove(&key) else { continue };
             let leaves: Vec<LeafIndex> = leaves.into_iter().collect();
-            let chosen = self.choose(&key, &content, Some(&chosen), &leaves);
-            self.views.insert(key, ZoneView { content, chosen: Arc::clone(&chosen) });
+            let content = (&*view.content, view.location.as_deref());
+            let chosen = self.choose(&key, content, Some(&view.chosen), &leaves);
+            view.chosen = Arc::clone(&chosen);
+            self.views.insert(key, view);
             changed.push(chosen);
         }
         self.count_open();
@@ -150,8 +156,9 @@ impl HealthFilter {
 
     /// What became of the members of a set with rules; `None`: there is none.
     pub fn judged(&self, zone: &[u8], name: &[u8], rtype: Rtype) -> Option<JudgedSet> {
-        let set = self.views.get(zone)?.content.names().get(name)?.set(rtype)?;
-        let rules = rules_of(set)?;
+        let view = self.views.get(zone)?;
+        let set = view.content.names().get(name)?.set(rtype)?;
+        let rules = placed(rules_of(set)?, set.count(), view.location.as_deref());
         let classes = member_classes(&self.classes, set, &rules);
         let chosen = choose(&rules, &classes);
         let members = set.records().enumerate().map(|(number, data)| JudgedMember {
@@ -202,7 +209,7 @@ impl HealthFilter {
     fn choose(
         &mut self,
         key: &ZoneKey,
-        zone: &Zone,
+        (zone, location): (&Zone, Option<&str>),
         before: Option<&Zone>,
         leaves: &[LeafIndex],
     ) -> Arc<Zone> {
@@ -212,6 +219,7 @@ impl HealthFilter {
                 let numbers = (0..set.count()).collect();
                 return ChosenRecords { ttl: set.ttl(), numbers, selection: None };
             };
+            let rules = placed(rules, set.count(), location);
             let member_classes = member_classes(classes, set, &rules);
             let chosen = choose(&rules, &member_classes);
             let id = (Arc::clone(key), name.into(), set.rtype());
@@ -278,6 +286,21 @@ fn rules_of(set: RecordSet<'_>) -> Option<SetRules> {
     }
 }
 
+/// The rules of a set of so many members; those that name no location are at this one.
+fn placed(mut rules: SetRules, members: usize, location: Option<&str>) -> SetRules {
+    if let (Some(location), Choice::Nearest) = (location, &rules.choice)
+        && members <= ORDERED_MAX
+    {
+        let path = |at: usize| rules.locations.get(at).map_or("", |path| path);
+        let paths = (0..members).map(|at| match path(at) {
+            "" => location.into(),
+            path => path.into(),
+        });
+        rules.locations = paths.collect();
+    }
+    rules
+}
+
 /// The target of a member; `None`: it has no address.
 fn target_of(check: &Arc<str>, data: &[u8]) -> Option<HealthTarget> {
     Some(HealthTarget { check: Arc::clone(check), address: model::address_of(data)? })
@@ -290,4 +313,23 @@ fn targets_of(set: RecordSet<'_>) -> Vec<HealthTarget> {
     // The targets of a set share the name of their check.
     let check = Arc::from(rules.check);
     set.records().filter_map(|data| target_of(&check, data)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn member_without_a_location_is_at_that_of_its_home() {
+        let nearest = |locations: &[&str]| SetRules {
+            choice: Choice::Nearest,
+            locations: locations.iter().map(|path| Box::from(*path)).collect(),
+            ..SetRules::default()
+        };
+        let home = Some("eu/fra1");
+        assert_eq!(placed(nearest(&[]), 2, home), nearest(&["eu/fra1", "eu/fra1"]));
+        assert_eq!(placed(nearest(&["us", ""]), 2, home), nearest(&["us", "eu/fra1"]));
+        assert_eq!(placed(nearest(&["us", ""]), 2, None), nearest(&["us", ""]));
+        assert_eq!(placed(SetRules::default(), 2, home), SetRules::default());
+    }
 }

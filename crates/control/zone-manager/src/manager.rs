@@ -396,10 +396,13 @@ impl Manager {
 
     /// Puts what is to be served of a zone into the image.
     fn show(&mut self, round: &mut Round, origin: Name<'_>) {
-        let served = self.shared.catalog.state().served(origin);
+        let (served, location) = {
+            let state = self.shared.catalog.state();
+            (state.served(origin), state.location(origin))
+        };
         let key = catalog::key(origin);
         let served = match served {
-            Some(Some(zone)) => Some(Some(self.filter.show(&key, zone))),
+            Some(Some(zone)) => Some(Some(self.filter.show(&key, zone, location))),
             Some(None) => {
                 self.filter.forget(&key);
                 Some(None)

@@ -32,6 +32,12 @@ impl UpdateSender {
         Self::new(Arc::clone(&self.shared), self.id, Lane::Urgent)
     }
 
+    /// Members of this source's sets that name no location are here, a path that
+    /// `image::Location` parses: for sets that answer the nearest. Before its first zone.
+    pub fn set_location(&self, location: &str) {
+        self.shared.catalog.state().sources[self.id.0].location = Some(location.into());
+    }
+
     /// The zone manager.
     pub fn publisher(&self) -> ZonePublisher {
         ZonePublisher(Arc::clone(&self.shared))

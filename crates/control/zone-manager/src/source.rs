@@ -42,12 +42,22 @@ pub enum SourceKind {
     BuiltIn,
     /// The store.
     Store,
+    /// The store of another site. A zone has one home: if one of two has it, the other is refused.
+    Site,
     /// The Kubernetes API.
     Kubernetes,
     /// Hosts files.
     Hosts,
     /// Zone files in the config.
     File,
+}
+
+impl SourceKind {
+    /// Whether a zone of a source of this kind cannot be that of one of the other kind, too.
+    pub(crate) fn excludes(self, other: Self) -> bool {
+        let is_home = |kind| matches!(kind, Self::Store | Self::Site);
+        self == other || (is_home(self) && is_home(other))
+    }
 }
 
 /// What happens with content that lost more than half of its names, and at least

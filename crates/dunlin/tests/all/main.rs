@@ -62,6 +62,7 @@ mod saved;
 mod scale;
 mod scale_cluster;
 mod serve;
+mod sites;
 mod soak;
 mod systemd;
 mod update;

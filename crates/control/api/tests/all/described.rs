@@ -13,7 +13,8 @@ fn described_paths_are_exactly_the_existing_ones() {
         let filled = filled
             .replace("{type}", "A")
             .replace("{server}", "192.0.2.1:53")
-            .replace("{principal}", "ci");
+            .replace("{principal}", "ci")
+            .replace("{site}", "fra1");
         // A method that is not described is refused, with a list of the others.
         let reply = scene.ask("OPTIONS", &filled, &scene.root, &[], b"");
         reply.refused(405);

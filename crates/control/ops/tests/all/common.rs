@@ -4,7 +4,7 @@ use ops::Ops;
 use server_status::{
     AnycastStatus, ApiStatus, CacheStatus, ConfigStatus, DpdkDeviceStatus, DpdkQueueStatus,
     DpdkStatus, HealthStatus, HostsStatus, KubernetesStatus, KubernetesStream, ServerState,
-    SignatureSpan, Status, StatusHistogram, StoreStatus, StreamStatus, ThreadStatus,
+    SignatureSpan, SiteStatus, Status, StatusHistogram, StoreStatus, StreamStatus, ThreadStatus,
     UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 use std::io::{Read, Write};
@@ -141,6 +141,13 @@ pub fn status(looks: u64) -> Status {
             zone("example.org.", ZoneState::Current, u32::MAX),
             zone("od\"d\\010.test.", ZoneState::Behind, 7),
         ],
+        sites: vec![SiteStatus {
+            name: "b".into(),
+            contact_seconds: Some(1.7e9),
+            lag_seconds: Some(0.0),
+            etcd_bytes: 1,
+            ..SiteStatus::default()
+        }],
         hosts: vec![HostsStatus {
             file: "/etc/hosts".into(),
             state: ZoneState::Behind,

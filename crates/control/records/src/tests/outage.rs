@@ -193,6 +193,7 @@ fn scene_with(faulty: &FailingStore, list: &TestZoneList) -> TestService {
         waits: false,
         list: Some(list.path()),
         may_write: true,
+        mirror: None,
     })
 }
 

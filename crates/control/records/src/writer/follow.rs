@@ -75,6 +75,13 @@ impl Writer {
         }
         for write in commit.writes {
             let (at, revision) = (key(write.zone.as_name()), write.revision);
+            if let Some(mirror) = &self.shared.mirror {
+                mirror.delay.record(write.when);
+            }
+            if !self.shared.serves(write.zone.as_name()) {
+                self.revision = revision;
+                continue;
+            }
             let head = self.heads.remove(&at);
             let was_there = head.is_some();
             match prepare::follow(head, write, &self.key) {

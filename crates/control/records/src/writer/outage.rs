@@ -30,7 +30,8 @@ impl Writer {
     /// Opens the store, and reads its zones. If that fails, the listed zones answer SERVFAIL.
     pub fn start(&mut self, waits: bool) {
         let began = Instant::now();
-        let ListedZones { zones, revision, fault } = self.list.read().unwrap_or_default();
+        let ListedZones { mut zones, revision, fault } = self.list.read().unwrap_or_default();
+        zones.extend(self.shared.mirror.iter().flat_map(|mirror| mirror.zones.clone()));
         for zone in &zones {
             let origin = zone.as_name();
             let unloaded = Zone::unloaded(Arc::clone(&self.key), origin);
@@ -79,6 +80,9 @@ impl Writer {
         let (mut heads, mut unreadable) = (ZoneHeads::new(), BTreeMap::new());
         for stored in reader.zones()? {
             let origin = stored.origin.as_name();
+            if !self.shared.serves(origin) {
+                continue;
+            }
             let head = match ZoneHead::load(&*reader, &stored, &self.key) {
                 Ok(head) => head,
                 Err(why @ (StoreError::Damaged(_) | StoreError::Failed(_))) => {

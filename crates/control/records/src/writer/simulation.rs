@@ -143,7 +143,8 @@ impl Manager {
         let (publisher, running) = ZonePublisher::start(Image::new(Arc::new(key))).unwrap();
         let faults = Arc::new(Mutex::new(Faults::default()));
         let store = Box::new(FaultyStore { store: store.clone(), faults: Arc::clone(&faults) });
-        let store = StoreSource { store, fleet: None, waits: false, list: None, may_write: true };
+        let (fleet, list, mirror) = (None, None, None);
+        let store = StoreSource { store, fleet, waits: false, list, may_write: true, mirror };
         let updates = publisher.start_source(store.settings());
         let (_, writer) = store.open(updates);
         let source = |kind| {

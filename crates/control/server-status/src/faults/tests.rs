@@ -47,6 +47,7 @@ fn healthy() -> Status {
             ..Default::default()
         }),
         xdp: Some(XdpStatus { interface: "eth0".into(), ..Default::default() }),
+        sites: vec![SiteStatus { name: "b".into(), etcd_quota_bytes: 100, ..Default::default() }],
         dpdk: Some(DpdkStatus {
             devices: vec![DpdkDeviceStatus { name: "net_memif0".into(), ..Default::default() }],
             ..Default::default()
@@ -76,6 +77,13 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("fleet_not_saved", |status| fleet(status).unsaved = why(), "why"),
     ("fleet_key_unreadable", |status| fleet(status).unreadable = why(), "why"),
     ("fleet_content_differs", |status| fleet(status).difference = why(), "why"),
+    ("site_not_followed", |status| site(status).fault = why(), "the site b: why"),
+    ("site_not_saved", |status| site(status).unsaved = why(), "the site b: why"),
+    ("site_key_unreadable", |status| site(status).unreadable = why(), "the site b: why"),
+    ("site_zone_refused", |status| site(status).refused = vec!["a.test.".into()], "home"),
+    ("site_zone_missing", |status| site(status).missing = vec!["a.test.".into()], "a.test."),
+    ("site_etcd_full", |status| site(status).etcd_full_days = Some(3.0), "full in 3.0 days"),
+    ("site_etcd_full", |status| site(status).etcd_bytes = 95, "95 % of its quota"),
     ("credentials_damaged", |status| api(status).fault = why(), "accepts no clients: why"),
     ("documents_damaged", |status| status.documents[0].fault = why(), "tokens: why"),
     ("documents_damaged", |status| status.documents[0].unusable = vec!["x".into()], "ignored: x"),
@@ -141,6 +149,10 @@ fn why() -> Option<String> {
 
 fn store(status: &mut Status) -> &mut StoreStatus {
     status.store.as_mut().expect("a store")
+}
+
+fn site(status: &mut Status) -> &mut SiteStatus {
+    &mut status.sites[0]
 }
 
 fn fleet(status: &mut Status) -> &mut FleetStatus {

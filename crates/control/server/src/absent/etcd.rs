@@ -28,6 +28,7 @@ pub struct EtcdSettings {
     pub member: Member,
     pub may_write: bool,
     pub own: OwnLease,
+    pub site: Option<String>,
 }
 
 pub fn replica_folder(data_dir: &Path) -> PathBuf {

@@ -1,11 +1,13 @@
 //! The server as the management API and a hot restart see it.
 use super::{Server, lock};
 use crate::explain::ExplainedQuery;
+use crate::sites::Sites;
 use admin::{Connection, NewProcess, SharedKeeper, SharedSocket};
 use api::{ControlFuture, LocalApi, TokenRefused};
 use compile::Zone;
 use data_plane::{ENDING, STARTING};
 use durable::lock::DataLock;
+use records::{Refused, WriteResult};
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
@@ -18,6 +20,7 @@ use std::sync::Arc;
 use tokio::net::UnixStream;
 use wire::{Name, NameBuf, Rtype};
 use worker::HandedConnection;
+use zone_manager::Answer;
 
 impl api::ServerControl for Server {
     fn status(&self) -> Status {
@@ -75,6 +78,10 @@ impl api::ServerControl for Server {
 
     fn accept(&self, zone: Option<String>) -> ControlFuture<'_, Result<Vec<AcceptedZone>, String>> {
         Box::pin(Self::accept(self, zone))
+    }
+
+    fn accept_site(&self, name: &str) -> Option<Answer<WriteResult, Refused>> {
+        self.sources.sites.get()?.accept(name)
     }
 
     fn anycast(&self) -> Option<AnycastStatus> {
@@ -135,6 +142,7 @@ impl admin::Handler for Handler {
         if let Some(store) = self.server.sources.store.get() {
             drop(store.service.close());
         }
+        self.server.sources.sites.get().into_iter().for_each(Sites::close);
         Ok(offered)
     }
 
@@ -150,6 +158,7 @@ impl admin::Handler for Handler {
         if let Some(store) = self.server.sources.store.get() {
             drop(store.service.open());
         }
+        self.server.sources.sites.get().into_iter().for_each(Sites::open);
         self.server.plane.take_back();
     }
 

@@ -1,6 +1,7 @@
 //! Whether keys of etcd are followed: for those who wait, for the status, and for the log.
 use crate::connection::RequestError;
 use crate::limits::{CAUSES_MAX, CONNECT_MAX, REQUEST_MAX};
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -25,13 +26,25 @@ pub struct LinkReport {
     lost: Option<String>,
     /// What it says afterwards.
     again: String,
+    /// The site that the keys are of; `None`: this one.
+    site: Option<String>,
 }
 
 impl LinkReport {
     /// With the text of a fault, and the text of its end.
     pub fn new(lost: Option<String>, again: String) -> Arc<Self> {
         let (state, logged) = (watch::Sender::default(), Mutex::default());
-        Arc::new(Self { state, logged, lost, again })
+        Arc::new(Self { state, logged, lost, again, site: None })
+    }
+
+    /// That of the keys of another site.
+    pub fn of_site(site: String) -> Arc<Self> {
+        let lost = format!(
+            "etcd of the site {site} is not followed; its zones are served as they were last"
+        );
+        let again = format!("etcd of the site {site} is followed again");
+        let (state, logged, site) = (watch::Sender::default(), Mutex::default(), Some(site));
+        Arc::new(Self { state, logged, lost: Some(lost), again, site })
     }
 
     fn logged(&self) -> MutexGuard<'_, LoggedCauses> {
@@ -87,6 +100,10 @@ impl LinkReport {
 
     /// Keys are not followed. Returns whether this is a cause that was not reported yet.
     pub fn report_fault(&self, why: &str) -> bool {
+        let why = &*match &self.site {
+            Some(site) => Cow::Owned(words_of_site(why, site)),
+            None => Cow::Borrowed(why),
+        };
         let is_new = self.logged().is_new(why);
         if let Some(lost) = self.lost.as_ref().filter(|_| is_new) {
             tracing::error!("{lost}: {why}");
@@ -112,6 +129,18 @@ impl LinkReport {
             }
         }
     }
+}
+
+/// What an error of this crate says, for the etcd of another site: what its operator can do there,
+/// and that of this server here.
+pub fn words_of_site(why: &str, site: &str) -> String {
+    let again = "docs/etcd.md says how to write the records of this server again";
+    let again_of_set = "docs/etcd.md says how to write those of this server again";
+    let there = format!("restore it at the site {site}");
+    why.replace(again, &there)
+        .replace(again_of_set, &there)
+        .replace("dunlin fleet adopt", &format!("dunlin sites accept {site}"))
+        .replace("`[etcd] ", &format!("`[[site]]` {site} `"))
 }
 
 /// The causes of an outage that the log has already.

@@ -7,6 +7,7 @@ mod history;
 mod kill;
 mod maps;
 mod members;
+mod mirror;
 mod node;
 mod rights;
 mod space;

@@ -73,7 +73,7 @@ impl Running {
         let fleet = Some(fleet);
         // A process that another test starts has our files, and their locks, for a moment.
         let list = Some(folder.join("zones"));
-        let opening = StoreSource { store, fleet, waits: true, list, may_write };
+        let opening = StoreSource { store, fleet, waits: true, list, may_write, mirror: None };
         let started = publisher.start_source(opening);
         let (service, serving) = started.unwrap();
         Self { service, publisher, _serving: serving, _publishing: publishing }

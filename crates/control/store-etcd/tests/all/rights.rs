@@ -14,22 +14,23 @@ use test_support::etcd::Etcd;
 use tokio::runtime::{Builder, Runtime};
 
 /// An etcd whose users have the roles of docs/etcd.md.
-struct Guarded {
-    etcd: Etcd,
+pub struct Guarded {
+    pub etcd: Etcd,
     runtime: Runtime,
     root: Client,
-    password: PathBuf,
+    pub password: PathBuf,
 }
 
 impl Guarded {
-    fn start() -> Option<Self> {
+    pub fn start() -> Option<Self> {
         let etcd = Etcd::start_or_skip(1)?;
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let password = etcd.folder().join("password");
         fs::write(&password, "secret\n").unwrap();
         let root = runtime.block_on(async {
             let mut root = Client::connect(etcd.endpoints(), None).await.unwrap();
-            for user in ["root", "writer", "dns", "health", "kubernetes", "a", "b"] {
+            let users = ["root", "writer", "dns", "health", "kubernetes", "site", "a", "b"];
+            for user in users {
                 root.role_add(user).await.unwrap();
                 root.user_add(user, "secret", None).await.unwrap();
                 root.user_grant_role(user, user).await.unwrap();
@@ -42,6 +43,12 @@ impl Guarded {
             guarded.grant(user, "/dunlin/", PermissionType::Read);
             guarded.grant(user, "/dunlin/members/", PermissionType::Readwrite);
             guarded.grant(user, "/dunlin/wait/", PermissionType::Readwrite);
+        }
+        // docs/sites.md
+        let keys =
+            ["format", "revision", "adopted", "moving", "commits/", "staged/", "zones/", "sets/"];
+        for key in keys {
+            guarded.grant("site", &format!("/dunlin/{key}"), PermissionType::Read);
         }
         guarded.grant("health", "/dunlin/states/", PermissionType::Readwrite);
         guarded.grant("kubernetes", "/dunlin/kubernetes/", PermissionType::Readwrite);
@@ -70,7 +77,7 @@ impl Guarded {
         self.runtime.block_on(revoked).unwrap();
     }
 
-    fn node(&self, user: &str) -> Node {
+    pub fn node(&self, user: &str) -> Node {
         Node::start_as(&self.etcd, user, &self.password, &[user])
     }
 }

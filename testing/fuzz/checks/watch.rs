@@ -61,7 +61,7 @@ fn objects<K: Kind>(
     bytes: &[u8],
     length: usize,
     naming: EndpointNaming,
-    share: fn(ObjectName, Option<K::Kept>) -> Shared,
+    share: fn(ObjectName, Option<K::Entry>) -> Shared,
 ) {
     let mut cluster = cluster();
     let mut put = |raw: K::Raw| {

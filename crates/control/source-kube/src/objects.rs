@@ -293,7 +293,7 @@ pub struct Optional {
 /// A kind of object that is watched.
 pub trait Kind: Send + 'static {
     /// The stored fields of an object.
-    type Kept: Send + 'static;
+    type Entry: Send + 'static;
     /// The object as it is read.
     type Raw: for<'d> Deserialize<'d> + Send;
     /// The path of all objects of the kind; of an optional kind, in the version that most have.
@@ -310,7 +310,7 @@ pub trait Kind: Send + 'static {
     /// The metadata of an object.
     fn meta(raw: &Self::Raw) -> &Meta;
     /// The stored fields of it; `None`: nothing, as if it did not exist.
-    fn keep(raw: Self::Raw, naming: EndpointNaming) -> Option<Self::Kept>;
+    fn keep(raw: Self::Raw, naming: EndpointNaming) -> Option<Self::Entry>;
 }
 
 /// Services.
@@ -330,7 +330,7 @@ fn addresses(texts: &[Box<str>]) -> Box<[IpAddr]> {
 
 impl Kind for Services {
     /// With the check that it names.
-    type Kept = (Service, Option<Box<str>>);
+    type Entry = (Service, Option<Box<str>>);
     type Raw = Raw<RawService>;
     const PATH: &'static str = "/api/v1/services";
     const RESOURCE: &'static str = "services";
@@ -341,7 +341,7 @@ impl Kind for Services {
         &raw.metadata
     }
 
-    fn keep(mut raw: Self::Raw, naming: EndpointNaming) -> Option<Self::Kept> {
+    fn keep(mut raw: Self::Raw, naming: EndpointNaming) -> Option<Self::Entry> {
         let RawService(spec) = raw.spec?;
         let check = raw.metadata.annotations.remove(CHECK);
         let ports = ports_of(&spec.ports, naming);
@@ -372,7 +372,7 @@ pub struct RawImport(ImportSpec);
 pub struct RawPodStatus(PodStatus);
 
 impl Kind for Imports {
-    type Kept = Service;
+    type Entry = Service;
     type Raw = Raw<RawImport>;
     const PATH: &'static str = "/apis/multicluster.x-k8s.io/v1alpha1/serviceimports";
     const RESOURCE: &'static str = "serviceimports.multicluster.x-k8s.io";
@@ -410,7 +410,7 @@ pub struct RawSlice {
 }
 
 impl Kind for Slices {
-    type Kept = SliceOf;
+    type Entry = SliceOf;
     type Raw = RawSlice;
     const PATH: &'static str = "/apis/discovery.k8s.io/v1/endpointslices";
     const RESOURCE: &'static str = "endpointslices.discovery.k8s.io";
@@ -448,7 +448,7 @@ impl Kind for Slices {
 }
 
 impl Kind for Namespaces {
-    type Kept = ();
+    type Entry = ();
     type Raw = Raw<IgnoredAny>;
     const PATH: &'static str = "/api/v1/namespaces";
     const RESOURCE: &'static str = "namespaces";
@@ -465,7 +465,7 @@ impl Kind for Namespaces {
 }
 
 impl Kind for Pods {
-    type Kept = Box<[IpAddr]>;
+    type Entry = Box<[IpAddr]>;
     type Raw = Raw<IgnoredAny, RawPodStatus>;
     const PATH: &'static str = "/api/v1/pods";
     const RESOURCE: &'static str = "pods";

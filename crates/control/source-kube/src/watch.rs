@@ -100,7 +100,7 @@ impl From<Failure> for End {
 pub async fn watch<K: Kind, E: Send>(
     connection: Connection,
     selection: Selection,
-    mut sink: Sink<K::Kept, E>,
+    mut sink: Sink<K::Entry, E>,
 ) -> Closed {
     let bounds = selection.bounds;
     let mut stream = Stream::<K>::new(connection, selection);

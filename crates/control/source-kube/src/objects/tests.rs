@@ -2,7 +2,7 @@
 use super::*;
 use serde_json::{Value, json};
 
-fn keep<K: Kind>(object: serde_json::Value) -> Option<K::Kept> {
+fn keep<K: Kind>(object: serde_json::Value) -> Option<K::Entry> {
     K::keep(serde_json::from_value(object).expect("an object"), EndpointNaming::default())
 }
 

@@ -67,7 +67,7 @@ impl Budget {
 
 impl<K: Kind> Stream<K> {
     /// Lists all objects in pages.
-    pub(super) async fn list_pages<E>(&mut self, sink: &mut Sink<K::Kept, E>) -> Result<(), End> {
+    pub(super) async fn list_pages<E>(&mut self, sink: &mut Sink<K::Entry, E>) -> Result<(), End> {
         let mut next: Option<Box<str>> = None;
         let mut budget = Budget::new(&self.bounds);
         sink.send(StreamEvent::ListBegins).await?;

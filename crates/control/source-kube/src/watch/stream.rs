@@ -98,14 +98,14 @@ struct Progress {
 
 impl<K: Kind> Stream<K> {
     /// Lists and watches until something fails.
-    pub(super) async fn run<E>(&mut self, sink: &mut Sink<K::Kept, E>) -> End {
+    pub(super) async fn run<E>(&mut self, sink: &mut Sink<K::Entry, E>) -> End {
         match self.list_and_follow(sink).await {
             Ok(()) => End::Routine,
             Err(end) => end,
         }
     }
 
-    async fn list_and_follow<E>(&mut self, sink: &mut Sink<K::Kept, E>) -> Result<(), End> {
+    async fn list_and_follow<E>(&mut self, sink: &mut Sink<K::Entry, E>) -> Result<(), End> {
         self.identify().await?;
         if self.revision.is_some() {
             return self.follow(sink).await;
@@ -191,7 +191,7 @@ impl<K: Kind> Stream<K> {
     }
 
     /// Goes on from the revision.
-    async fn follow<E>(&mut self, sink: &mut Sink<K::Kept, E>) -> Result<(), End> {
+    async fn follow<E>(&mut self, sink: &mut Sink<K::Entry, E>) -> Result<(), End> {
         let seconds = STREAM_SECONDS + fastrand::u64(..STREAM_SECONDS);
         let revision = self.revision.as_deref().unwrap_or_default();
         let path = self.path(&format!(
@@ -215,7 +215,7 @@ impl<K: Kind> Stream<K> {
     }
 
     /// A list as the begin of a stream.
-    async fn list_streaming<E>(&mut self, sink: &mut Sink<K::Kept, E>) -> Result<(), End> {
+    async fn list_streaming<E>(&mut self, sink: &mut Sink<K::Entry, E>) -> Result<(), End> {
         let seconds = STREAM_SECONDS + fastrand::u64(..STREAM_SECONDS);
         let path = self.path(&format!(
             "watch=true&allowWatchBookmarks=true&sendInitialEvents=true\
@@ -262,7 +262,7 @@ impl<K: Kind> Stream<K> {
         &mut self,
         body: Body,
         mut progress: Progress,
-        sink: &mut Sink<K::Kept, E>,
+        sink: &mut Sink<K::Entry, E>,
     ) -> Result<(), End> {
         self.failed_streams = self.failed_streams.saturating_add(1);
         let mut lines = Lines::default();
@@ -294,7 +294,7 @@ impl<K: Kind> Stream<K> {
         mut body: Body,
         lines: &mut Lines,
         progress: &mut Progress,
-        sink: &mut Sink<K::Kept, E>,
+        sink: &mut Sink<K::Entry, E>,
     ) -> Result<(), End> {
         loop {
             let is_unproven = !progress.is_announced && progress.list.is_none();
@@ -337,7 +337,7 @@ impl<K: Kind> Stream<K> {
         &mut self,
         line: &[u8],
         progress: &mut Progress,
-        sink: &mut Sink<K::Kept, E>,
+        sink: &mut Sink<K::Entry, E>,
     ) -> Result<(), End> {
         let (is_gone, object) = match parse::<K>(line)? {
             Parsed::Head(head) => return self.bookmark_or_error(head, progress, sink).await,
@@ -359,7 +359,7 @@ impl<K: Kind> Stream<K> {
         &mut self,
         head: EventHead,
         progress: &mut Progress,
-        sink: &mut Sink<K::Kept, E>,
+        sink: &mut Sink<K::Entry, E>,
     ) -> Result<(), End> {
         let Status { code, message, details, metadata } = head.object;
         if &*head.kind == "ERROR" {
@@ -385,7 +385,7 @@ impl<K: Kind> Stream<K> {
     pub(super) async fn put<E>(
         &self,
         raw: K::Raw,
-        sink: &mut Sink<K::Kept, E>,
+        sink: &mut Sink<K::Entry, E>,
     ) -> Result<(), Closed> {
         let meta = K::meta(&raw);
         let object = ObjectName::new(&meta.namespace, &meta.name);
@@ -399,7 +399,7 @@ impl<K: Kind> Stream<K> {
 }
 
 /// Reports an object whose line is too long.
-async fn skip_long<K: Kind, E>(head: &[u8], sink: &mut Sink<K::Kept, E>) -> Result<(), Closed> {
+async fn skip_long<K: Kind, E>(head: &[u8], sink: &mut Sink<K::Entry, E>) -> Result<(), Closed> {
     // Objects of a definition have their fields in another order.
     let named = object_name(head).filter(|_| K::OPTIONAL.is_none());
     let (namespace, name) = named.unwrap_or_else(|| (String::new(), "?".into()));

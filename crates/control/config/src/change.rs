@@ -1,5 +1,6 @@
 //! Compares two configs: the keys that changed, and those that need a restart.
 use crate::{Config, PortKind};
+use std::collections::BTreeSet;
 
 impl Config {
     /// The keys whose new values a running server applies, without the zones.
@@ -71,6 +72,11 @@ impl Config {
             ("store.kind", self.store != new.store),
             ("etcd", self.etcd != new.etcd),
             ("kubernetes", are_same && self.kubernetes != new.kubernetes),
+            (
+                "network",
+                !new.pod_labels().is_subset(&self.pod_labels())
+                    || (new.has_pods() && !self.has_pods()),
+            ),
             ("health", !self.health.has_same_settings(&new.health)),
             ("site", self.sites != new.sites),
             ("log.format", self.log.format != new.log.format),
@@ -80,6 +86,17 @@ impl Config {
     /// Whether a change of the port begins or ends with DPDK, which starts once in a process.
     fn restarts_port(&self, new: &Self) -> bool {
         [self, new].iter().any(|config| config.server.port == PortKind::Dpdk)
+    }
+
+    /// Whether Pods are clients of any network: they are watched from the start.
+    pub fn has_pods(&self) -> bool {
+        self.networks.iter().any(|network| !network.pods.is_empty())
+    }
+
+    /// The labels of Pods that networks ask for.
+    pub fn pod_labels(&self) -> BTreeSet<&str> {
+        let labels = self.networks.iter().flat_map(|network| &network.pods.labels);
+        labels.map(|(name, _)| name.as_str()).collect()
     }
 
     /// Whether any rule queries upstreams: the threads get what they need for that at the start.
@@ -95,7 +112,6 @@ fn told<const N: usize>(keys: [(&'static str, bool); N]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::BTreeSet;
     use std::path::Path;
 
     fn config(text: &str) -> Config {
@@ -216,6 +232,7 @@ mod tests {
         kubernetes.context = "a"
         kubernetes.cluster = "a"
         kubernetes.location = "a"
+        kubernetes.node_locations = true
         kubernetes.service = "a/b"
         kubernetes.ttl = "6s"
         kubernetes.negative_ttl = "6s"

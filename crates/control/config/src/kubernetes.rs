@@ -25,6 +25,8 @@ pub struct Kubernetes {
     pub cluster: String,
     /// Where the cluster is, in up to two levels; empty: not known.
     pub location: String,
+    /// Whether clients have the location of their node.
+    pub node_locations: bool,
     /// The context in the kubeconfig; empty: its current one.
     pub context: String,
     /// Dunlin's own service, `NAMESPACE/NAME`, whose addresses are those of the name server.
@@ -100,6 +102,7 @@ impl Kubernetes {
                 .map(|file| folder.join(file)),
             cluster: section.read("cluster", String::new(), cluster_name),
             location: section.read("location", String::new(), location),
+            node_locations: section.read("node_locations", false, values::boolean),
             context: section.read("context", String::new(), values::text(TEXT_LEN_MAX)),
             service: section.read("service", "kube-system/kube-dns".into(), object_name),
             ttl: section.read("ttl", Duration::from_secs(5), units::duration(KUBERNETES_TTL)),

@@ -33,7 +33,7 @@ pub use forward::{Cache, Forward, Mode};
 pub use health::{Health, read_check_keys};
 pub use kubernetes::{Compat, Kubernetes, PodNames};
 pub use names::Hosts;
-pub use network::{DenyAnswer, Ecs, Network, NetworkNames};
+pub use network::{DenyAnswer, Ecs, Network, NetworkNames, PodSelector};
 pub use operate::{
     Acl, Admin, Api, Denied, Dnstap, Limits, Ops, Proxy, Queries, Rate, Streams, UpdateWait,
 };
@@ -222,6 +222,7 @@ impl Config {
         Rewrites::sort(&mut rewrites);
         let ecs = Ecs::read(root.section("ecs", "[ecs]"));
         let (mut networks, mut earlier) = (Vec::new(), network::Earlier::default());
+        earlier.has_cluster = kubernetes.is_wanted();
         root.sections("network", "[[network]]", NETWORKS_MAX, |section| {
             networks.extend(Network::read(section, file, &mut earlier));
         });

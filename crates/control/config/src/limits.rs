@@ -70,6 +70,10 @@ pub const HOSTS_TTL: std::ops::RangeInclusive<Duration> =
     Duration::ZERO..=Duration::from_secs(7 * 24 * 3600);
 /// Bytes of the name of a cluster: a label (RFC 1035 §2.3.4).
 pub const CLUSTER_NAME_LEN_MAX: usize = 63;
+/// Namespaces of one network.
+pub const NETWORK_NAMESPACES_MAX: usize = 256;
+/// Labels that the Pods of one network have.
+pub const NETWORK_POD_LABELS_MAX: usize = 16;
 /// Zones of a Kubernetes cluster.
 pub const KUBERNETES_ZONES_MAX: usize = 16;
 /// Namespaces of a cluster that are named one by one.

@@ -1,4 +1,6 @@
 //! `[[network]]`: prefixes of clients, and the names that are denied to them.
+mod pods;
+
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
     DENY_ADDRESSES_MAX, DENY_FILE_LEN_MAX, DENY_FILE_NAMES_MAX, DENY_NAMES_MAX,
@@ -10,6 +12,7 @@ use crate::values::{self, Wrong};
 use crate::zone;
 use image::{Location, NameVerdicts};
 use limit::Prefix;
+pub use pods::PodSelector;
 use std::collections::HashMap;
 use std::io::Read;
 use std::net::IpAddr;
@@ -24,6 +27,8 @@ pub struct Network {
     pub name: String,
     /// The prefixes of its clients.
     pub prefixes: Vec<Prefix>,
+    /// Pods that are its clients.
+    pub pods: PodSelector,
     /// The view of its clients; `None`: the default view.
     pub view: Option<String>,
     /// Where its clients are: a path that [`Location::parse`] takes; `None`: not known.
@@ -75,6 +80,8 @@ pub(super) struct Earlier {
     names: HashMap<String, usize>,
     prefixes: HashMap<Prefix, usize>,
     files: HashMap<PathBuf, Option<Arc<NetworkNames>>>,
+    /// Whether a cluster is watched.
+    pub(super) has_cluster: bool,
     /// The views that are used.
     pub(super) views: Vec<(String, usize)>,
 }
@@ -96,6 +103,7 @@ impl Network {
             section.twice("this network", first, name.span().start);
         }
         let prefixes = read_prefixes(&mut section, earlier);
+        let pods = PodSelector::read(&mut section, earlier.has_cluster);
         let view = read_view(&mut section, earlier);
         let location = section.read("location", None, location);
         let names = read_names(&mut section, config, earlier);
@@ -104,7 +112,8 @@ impl Network {
             section.wrong("deny_answer", "answers nothing", "name what is denied: deny = [\"…\"]");
         }
         section.close();
-        Some(Self { name: name?.into_inner(), prefixes, view, location, names, deny_answer })
+        let name = name?.into_inner();
+        Some(Self { name, prefixes, pods, view, location, names, deny_answer })
     }
 }
 
@@ -146,7 +155,9 @@ fn read_view(section: &mut Section<'_, '_>, earlier: &mut Earlier) -> Option<Str
 /// The prefixes of a network; no two networks have the same.
 fn read_prefixes(section: &mut Section<'_, '_>, earlier: &mut Earlier) -> Vec<Prefix> {
     let Some(value) = section.take("prefixes") else {
-        section.missing("prefixes");
+        if !section.has("namespaces") && !section.has("pod_labels") {
+            section.missing("prefixes");
+        }
         return Vec::new();
     };
     let DeValue::Array(array) = value.get_ref() else {

@@ -30,7 +30,7 @@ pub use bypass::{Bypass, QueuePort};
 pub use dpdk::{DpdkDevices, check as check_dpdk};
 pub use forward_table::{ForwardChange, ForwardTable};
 pub use gather::{log as log_counters, sum};
-pub use networks::ViewNumbers;
+pub use networks::{KnownClients, Owner, ViewNumbers};
 pub use placement::{CorePlanner, Placement, WorkerCpus, check as check_placement, place};
 pub use plane::{DataPlane, ENDING, STARTING, ThreadSetup};
 pub use settings::{LastingState, settings_of_file};

@@ -1,9 +1,12 @@
 //! The networks of clients, as the threads read them.
+mod places;
+
 use config::{Config, DenyAnswer, NetworkNames, ZoneView};
 use handler::limits::NETWORK_SLOTS;
 use handler::{Denial, NameSet, NetworkList, NetworkSettings};
 use image::{HASH_KEY_WORDS, HashKey, Location};
 use packet::View;
+pub use places::{KnownClients, Owner};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,6 +18,10 @@ pub struct LastingNetworks {
     /// The networks that have had a counter since the start. A counter is never given to another
     /// network: its value would go on from the first.
     counted: Mutex<Vec<String>>,
+    /// Hashed names, as long as a config has them: a change of clients hashes none again.
+    sets: Mutex<Vec<(Arc<NetworkNames>, Arc<NameSet>)>>,
+    /// The clients of a cluster.
+    clients: Mutex<Arc<KnownClients>>,
     /// The numbers of views.
     pub views: ViewNumbers,
 }
@@ -39,31 +46,61 @@ impl LastingNetworks {
             *word = getrandom::u64()?;
         }
         let (key, counted) = (Arc::new(HashKey::new(words)), Mutex::default());
-        Ok(Self { key, counted, views: ViewNumbers::default() })
+        let (sets, clients, views) = Default::default();
+        Ok(Self { key, counted, sets, clients, views })
     }
 
     /// The networks of a config.
     pub fn list(&self, config: &Config) -> NetworkList {
-        // A file that several networks name is in memory once.
-        let mut sets: HashMap<*const NetworkNames, Arc<NameSet>> = HashMap::new();
-        let mut set = |names: &Arc<NetworkNames>| {
-            Arc::clone(sets.entry(Arc::as_ptr(names)).or_insert_with(|| self.set(names)))
-        };
+        let sets = self.sets(config);
+        let set = |names: &Arc<NetworkNames>| Arc::clone(&sets[&Arc::as_ptr(names)]);
         let views = self.views.of(config);
         let view = |name: &Option<String>| name.as_ref().and_then(|name| views.get(name)).copied();
-        let all = config.networks.iter().map(|network| NetworkSettings {
-            prefixes: network.prefixes.clone(),
-            view: view(&network.view).unwrap_or_default(),
-            location: network
-                .location
-                .as_deref()
-                .and_then(|path| Location::parse(path).ok())
-                .unwrap_or_default(),
-            names: network.names.iter().map(&mut set).collect(),
-            denial: denial(&network.deny_answer),
-            slot: self.slot(&network.name),
+        let clients = Arc::clone(&self.clients.lock().unwrap_or_else(PoisonError::into_inner));
+        let all = places::owners(config, &clients).into_iter().map(|((at, path), prefixes)| {
+            let location = path.and_then(|path| Location::parse(&path).ok()).unwrap_or_default();
+            let Some(network) = at.map(|at| &config.networks[at]) else {
+                return NetworkSettings { prefixes, location, ..in_no_network() };
+            };
+            NetworkSettings {
+                prefixes,
+                view: view(&network.view).unwrap_or_default(),
+                location,
+                names: network.names.iter().map(set).collect(),
+                denial: denial(&network.deny_answer),
+                slot: self.slot(&network.name),
+            }
         });
         NetworkList::new(all.collect(), &config.ecs.trust)
+    }
+
+    /// The network of a config with this number of its list, and the path of its location.
+    pub fn owner(&self, config: &Config, number: u16) -> Owner {
+        let clients = Arc::clone(&self.clients.lock().unwrap_or_else(PoisonError::into_inner));
+        let owner = usize::from(number).checked_sub(1);
+        let owner = owner.and_then(|at| places::owners(config, &clients).into_keys().nth(at));
+        owner.unwrap_or_default()
+    }
+
+    /// Takes in the clients of a cluster: the next list has them.
+    pub fn set_clients(&self, clients: KnownClients) {
+        *self.clients.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(clients);
+    }
+
+    /// The hashed names of a config. A file that several networks name is in memory once.
+    fn sets(&self, config: &Config) -> HashMap<*const NetworkNames, Arc<NameSet>> {
+        let mut known = self.sets.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut new: HashMap<*const NetworkNames, (Arc<NetworkNames>, Arc<NameSet>)> =
+            HashMap::new();
+        for names in config.networks.iter().flat_map(|network| &network.names) {
+            new.entry(Arc::as_ptr(names)).or_insert_with(|| {
+                let hashed = known.iter().find(|(of, _)| Arc::ptr_eq(of, names));
+                let set = hashed.map_or_else(|| self.set(names), |(_, set)| Arc::clone(set));
+                (Arc::clone(names), set)
+            });
+        }
+        *known = new.values().cloned().collect();
+        new.into_iter().map(|(at, (_, set))| (at, set)).collect()
     }
 
     fn set(&self, names: &NetworkNames) -> Arc<NameSet> {
@@ -119,6 +156,18 @@ impl ViewNumbers {
             numbers.insert(view.clone(), View(u8::try_from(at + 1).unwrap_or_default()));
         }
         numbers
+    }
+}
+
+/// Clients of which only the location is known.
+fn in_no_network() -> NetworkSettings {
+    NetworkSettings {
+        prefixes: Vec::new(),
+        view: View::default(),
+        location: Location::UNKNOWN,
+        names: Vec::new(),
+        denial: Denial::Refused,
+        slot: 0,
     }
 }
 

@@ -2,14 +2,18 @@
 use crate::documents::Documents;
 use crate::etcd::EtcdMap;
 use config::Config;
+use data_plane::KnownClients;
 use server_status::KubernetesStatus;
 use source_kube::client::Access;
+use source_kube::clients::{ClientNode, ClientSettings, Clients};
 use source_kube::cluster::{Exposed, ObjectName};
 use source_kube::limits::Bounds;
 use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
 use source_kube::source::{self, FleetPart, KubernetesSource, Running, Settings};
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::watch;
 use zone_manager::ZonePublisher;
 
 /// The map of the fleet that has the objects of a cluster: that of its name, or of the cluster
@@ -37,10 +41,50 @@ impl Kubernetes {
         self.source.status()
     }
 
+    /// The clients of the cluster, as they change.
+    pub fn clients(&self) -> ClientFeed {
+        ClientFeed(self.source.clients())
+    }
+
     /// Whether its thread ended by itself.
     pub fn has_failed(&self) -> bool {
         self.source.has_failed()
     }
+}
+
+/// The clients of a cluster, as they change.
+pub struct ClientFeed(watch::Receiver<Arc<Clients>>);
+
+impl ClientFeed {
+    /// The next that differ from those before; `None`: there will be no more.
+    pub async fn next(&mut self) -> Option<KnownClients> {
+        self.0.changed().await.ok()?;
+        let clients = Arc::clone(&self.0.borrow_and_update());
+        let pods = clients.pods.iter();
+        let pods = pods.map(|pod| (pod.address, pod.namespace.clone(), pod.labels.clone()));
+        let prefixes = |node: &ClientNode| {
+            let location = node.location.clone();
+            let located = move |prefix| (prefix, location.clone());
+            node.prefixes.clone().into_iter().map(located).collect::<Vec<_>>()
+        };
+        let nodes = clients.nodes.iter().flat_map(prefixes);
+        Some(KnownClients { pods: pods.collect(), nodes: nodes.collect() })
+    }
+}
+
+/// What is watched of clients; `None`: nothing.
+fn client_settings(config: &Config) -> Option<ClientSettings> {
+    let (pods, nodes) = (config.has_pods(), config.kubernetes.node_locations);
+    if !config.server.roles.kubernetes {
+        if pods || nodes {
+            tracing::warn!(
+                "[[network]] knows no Pods and nodes here: this server has no role \"kubernetes\""
+            );
+        }
+        return None;
+    }
+    let labels = config.pod_labels().into_iter().map(Into::into).collect();
+    (pods || nodes).then_some(ClientSettings { pods, labels, nodes })
 }
 
 /// Starts to watch the cluster of a config, if it names one, or what another server of the fleet
@@ -69,8 +113,9 @@ pub fn start(
             (Some(map), Some(FleetPart::Follows(events)))
         }
     };
-    let source = manager
-        .start_source(KubernetesSource { settings: settings(kubernetes, data_dir), fleet: part })?;
+    let clients = client_settings(config);
+    let settings = Settings { clients, ..settings(kubernetes, data_dir) };
+    let source = manager.start_source(KubernetesSource { settings, fleet: part })?;
     Ok(Some(Kubernetes { source, _map: map }))
 }
 
@@ -121,6 +166,7 @@ fn settings(config: &config::Kubernetes, data_dir: Option<&Path>) -> Settings {
         pod_names: config.endpoint_pod_names,
         folder: data_dir.map(Path::to_owned),
         hold: config.hold_time,
+        clients: None,
         bounds: Bounds::default(),
     }
 }

@@ -6,6 +6,7 @@ use crate::resources::VERSION;
 use crate::server_files::ServerFiles;
 use config::{Config, Dnstap, Format, Forward, Log, trust};
 use data_plane::{ForwardChange, ForwardTable, LastingState, Listening};
+use data_plane::{KnownClients, Owner};
 use handler::{AccessList, OwnQuery, Settings};
 use health::HealthService;
 use packet::View;
@@ -152,6 +153,20 @@ impl Live {
     /// The names of the counters of networks, in their order.
     pub fn network_names(&self) -> Vec<String> {
         self.lasting.networks.names()
+    }
+
+    /// The network with this number in the settings, and the path of its location.
+    pub fn owner(&self, number: u16) -> Owner {
+        self.lasting.networks.owner(self.config(), number)
+    }
+
+    /// Publishes settings with the clients of a cluster as they are now.
+    pub fn take_clients(&mut self, clients: KnownClients) {
+        self.lasting.networks.set_clients(clients);
+        match self.lasting.settings(self.config()) {
+            Ok(settings) => self.publish(settings),
+            Err(error) => tracing::error!("clients of Kubernetes are not used: {error}"),
+        }
     }
 
     /// The forward rules in use.

@@ -279,6 +279,7 @@ impl RunningServer {
         watchdog: Option<Duration>,
     ) -> Anyhow<ExitCode> {
         tokio::spawn(reload_on_signal(Arc::clone(&self.server), reload));
+        tokio::spawn(Arc::clone(&self.server).follow_clients());
         if let Some(holder) = self.server.supervision.notify.holder() {
             holder::end_with(holder?)?;
         }

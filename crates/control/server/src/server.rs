@@ -245,6 +245,14 @@ impl Server {
         }
     }
 
+    /// Follows the clients of the cluster, if one is watched, until it ends.
+    pub async fn follow_clients(self: Arc<Self>) {
+        let Some(mut feed) = self.sources.clients() else { return };
+        while let Some(clients) = feed.next().await {
+            lock(&self.live).take_clients(clients);
+        }
+    }
+
     /// Attaches AF_XDP as the current config says, after the old process has detached.
     pub fn attach(&self) {
         self.plane.change_bypass(lock(&self.live).config());

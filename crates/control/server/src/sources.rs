@@ -1,6 +1,6 @@
 //! The sources of records, the zone manager that publishes them, and the health of their addresses.
 use crate::documents::Documents;
-use crate::kubernetes::{self, Kubernetes, THREAD as CLUSTER};
+use crate::kubernetes::{self, ClientFeed, Kubernetes, THREAD as CLUSTER};
 use crate::limits::{CLUSTER_POLL_INTERVAL, KUBERNETES_START_MAX};
 use crate::prober;
 use crate::sites::{Sites, THREAD as SITES};
@@ -73,6 +73,11 @@ impl Sources {
 
     fn kubernetes(&self) -> MutexGuard<'_, Option<Kubernetes>> {
         self.kubernetes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The clients of the cluster, as they change, if one is watched.
+    pub fn clients(&self) -> Option<ClientFeed> {
+        self.kubernetes().as_ref().map(Kubernetes::clients)
     }
 
     /// Waits a while until the names of the cluster are served, if one is watched.

@@ -4,6 +4,7 @@
 mod body;
 mod checks;
 pub mod client;
+pub mod clients;
 pub mod cluster;
 pub mod failure;
 mod fleet;

@@ -47,6 +47,8 @@ pub const LOGGED_CAUSES_MAX: usize = 64;
 pub const SAVE_INTERVAL: Duration = Duration::from_secs(15);
 /// Bytes of one object of a saved state: a service with all its slices.
 pub const SAVED_OBJECT_LEN_MAX: usize = 256 << 20;
+/// How long changes of clients are gathered before they are passed on.
+pub const CLIENTS_DELAY: Duration = Duration::from_millis(100);
 /// How often the serial of the zones may change.
 pub const SERIAL_INTERVAL: Duration = Duration::from_secs(1);
 /// Characters of the name of a check that are kept: no check has a longer one.

@@ -6,6 +6,7 @@ mod sharing;
 mod streams;
 
 use crate::client::Access;
+use crate::clients::{ClientSettings, Clients};
 use crate::cluster::{Cluster, Exposed, ObjectName};
 use crate::failure::{Failure, FailureLog};
 use crate::limits::{BATCH_EVENTS_MAX, Bounds, EVENTS_MAX, SAVE_INTERVAL, SERIAL_INTERVAL};
@@ -51,6 +52,8 @@ pub struct Settings {
     pub folder: Option<PathBuf>,
     /// How long a list is held that lost most of what was served.
     pub hold: Duration,
+    /// What is watched of clients; `None`: nothing.
+    pub clients: Option<ClientSettings>,
     /// Bounds of requests and lists.
     pub bounds: Bounds,
 }
@@ -69,12 +72,18 @@ pub struct Running {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
     status: SharedStatus,
+    clients: watch::Receiver<Arc<Clients>>,
 }
 
 impl Running {
     /// What is to be reported of it.
     pub fn status(&self) -> server_status::KubernetesStatus {
         self.status.get()
+    }
+
+    /// The clients of the cluster, if they are watched.
+    pub fn clients(&self) -> watch::Receiver<Arc<Clients>> {
+        self.clients.clone()
     }
 
     /// Whether its thread ended by itself.
@@ -134,6 +143,8 @@ impl Source for KubernetesSource {
         let (stop, stopped) = oneshot::channel();
         let (ready, is_ready) = std::sync::mpsc::channel();
         let shared = status.clone();
+        let (passed_on, clients) = watch::channel(Arc::default());
+        let watched = streams::client_watch(&settings, &status, passed_on);
         let run = move || {
             let mut worker = Worker::new(settings, publisher, shared, checks);
             let fleet = Sharing::new(fleet);
@@ -141,6 +152,10 @@ impl Source for KubernetesSource {
             worker.follows = matches!(fleet, Sharing::Follows(..));
             runtime.block_on(async {
                 worker.load().await;
+                let mut watching = JoinSet::new();
+                if let Some(watched) = watched {
+                    watching.spawn(watched.run());
+                }
                 // No thread waits any more if the server ends.
                 let _ = ready.send(());
                 tokio::select! {
@@ -153,7 +168,7 @@ impl Source for KubernetesSource {
         let thread = std::thread::Builder::new().name(THREAD.into()).spawn(run)?;
         // What was saved is served before the server listens.
         let _ = is_ready.recv();
-        Ok(Running { stop: Some(stop), thread: Some(thread), status })
+        Ok(Running { stop: Some(stop), thread: Some(thread), status, clients })
     }
 }
 

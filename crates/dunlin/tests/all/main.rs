@@ -40,6 +40,7 @@ mod import;
 mod journal;
 mod kubernetes;
 mod kubernetes_checks;
+mod kubernetes_clients;
 mod kubernetes_faults;
 mod kubernetes_hints;
 mod kubernetes_manifests;

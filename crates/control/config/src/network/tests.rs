@@ -105,3 +105,38 @@ fn file_of_denied_names_is_read_completely_or_not_at_all() {
     let told = Config::parse(Path::new("f"), missing).expect_err("no file");
     assert!(told[0].to_string().starts_with("/none/x: cannot be read"), "{}", told[0]);
 }
+
+#[test]
+fn pods_are_clients_by_namespace_and_label() {
+    let cluster = "kubernetes.zones = [\"cluster.local\"]\n[[network]]\nname = \"a\"\n";
+    let selects = |keys: &str, namespace: &str, labels: &[(&str, &str)]| {
+        let [network] = &networks(&format!("{cluster}{keys}"))[..] else { panic!("one network") };
+        let labels = labels.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        network.pods.selects(namespace, &labels.collect::<Vec<_>>())
+    };
+    let named = "namespaces = [\"pci-*\", \"bank\"]";
+    assert!(selects(named, "pci-eu", &[]) && selects(named, "bank", &[]));
+    assert!(!selects(named, "pci", &[]) && !selects(named, "banks", &[]));
+    let labeled = "pod_labels = [\"tier=front\", \"app.kubernetes.io/name=web\"]";
+    let (tier, app) = (("tier", "front"), ("app.kubernetes.io/name", "web"));
+    assert!(selects(labeled, "any", &[app, tier]));
+    assert!(!selects(labeled, "any", &[tier]) && !selects(labeled, "any", &[app, ("tier", "x")]));
+    let both = format!("{named}\n{labeled}");
+    assert!(selects(&both, "bank", &[app, tier]) && !selects(&both, "shop", &[app, tier]));
+    assert!(!selects("prefixes = [\"10.0.0.0/8\"]", "bank", &[tier]));
+}
+
+#[test]
+fn errors_of_pods_as_clients_say_what_to_write() {
+    let wrong = |text: &str, expected: &str| {
+        let told = Config::parse(Path::new("f"), text).expect_err(text);
+        assert!(told.iter().any(|one| one.to_string().contains(expected)), "{told:#?}");
+    };
+    let cluster = "kubernetes.zones = [\"cluster.local\"]\n[[network]]\nname = \"a\"\n";
+    wrong("[[network]]\nname = \"a\"\nnamespaces = [\"b\"]", "`namespaces` needs a cluster");
+    wrong("[[network]]\nname = \"a\"\npod_labels = [\"b=c\"]", "`pod_labels` needs a cluster");
+    wrong(&format!("{cluster}namespaces = [\"p*i\"]"), "is not the name of a namespace");
+    wrong(&format!("{cluster}namespaces = [\"\"]"), "is not the name of a namespace");
+    wrong(&format!("{cluster}pod_labels = [\"tier\"]"), "is not a label and its value");
+    wrong(&format!("{cluster}pod_labels = [\"=x\"]"), "is not a label and its value");
+}

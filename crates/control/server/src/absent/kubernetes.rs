@@ -1,6 +1,7 @@
 //! Stands for `kubernetes` in a build without that feature: no cluster is watched.
 use crate::documents::Documents;
 use config::Config;
+use data_plane::KnownClients;
 use server_status::KubernetesStatus;
 use std::io;
 use zone_manager::ZonePublisher;
@@ -16,6 +17,19 @@ impl Kubernetes {
     }
 
     pub fn has_failed(&self) -> bool {
+        match *self {}
+    }
+
+    pub fn clients(&self) -> ClientFeed {
+        match *self {}
+    }
+}
+
+/// The clients of a cluster.
+pub enum ClientFeed {}
+
+impl ClientFeed {
+    pub async fn next(&mut self) -> Option<KnownClients> {
         match *self {}
     }
 }

@@ -47,11 +47,11 @@ impl api::ServerControl for Server {
             let (query, answer) = {
                 let live = lock(&self.live);
                 let settings = live.settings.newest();
-                let number = usize::from(settings.networks.number(client));
-                let found = number.checked_sub(1).and_then(|at| live.config().networks.get(at));
+                let (at, path) = live.owner(settings.networks.number(client));
+                let found = at.and_then(|at| live.config().networks.get(at));
                 let (network, view) =
                     (found.map(|of| of.name.clone()), found.and_then(|of| of.view.clone()));
-                let location = location.or_else(|| found.and_then(|of| of.location.clone()));
+                let location = location.or_else(|| path.map(String::from));
                 let query = ExplainedQuery { name, rtype, client, network, view, location, seed };
                 let answer = query.answer(&image, settings.policy());
                 (query, answer)

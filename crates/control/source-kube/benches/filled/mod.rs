@@ -53,6 +53,7 @@ pub fn settings(folder: &Path) -> source::Settings {
         namespace_labels: String::new(),
         pod_names: false,
         folder: Some(folder.to_owned()),
+        clients: None,
         hold: Duration::from_secs(600),
         bounds: Bounds::default(),
     }

@@ -1,16 +1,32 @@
 //! Starts the streams of the API server.
 use super::origin::tell_origin;
-use super::{Event, IMPORTS, NAMESPACES, SERVICES, SLICES, Worker};
+use super::{Event, IMPORTS, NAMESPACES, SERVICES, SLICES, Settings, Worker};
 use crate::client::Connection;
+use crate::clients::{ClientWatch, Clients, POD_FIELDS};
 use crate::names::Compat;
 use crate::objects::{EndpointNaming, Imports, Namespaces, Pods, Services, Slices};
+use crate::status::SharedStatus;
 use crate::watch::{Selection, Sink, watch as watch_objects};
 use std::sync::Arc;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
-/// Pods that can have an address of their own.
-const POD_FIELDS: &str = "status.phase!=Succeeded,status.phase!=Failed,status.phase!=Unknown";
+/// What watches clients; `None`: they are not to be watched.
+pub(super) fn client_watch(
+    settings: &Settings,
+    status: &SharedStatus,
+    clients: watch::Sender<Arc<Clients>>,
+) -> Option<ClientWatch> {
+    Some(ClientWatch {
+        access: settings.access.clone(),
+        settings: settings.clients.clone()?,
+        location: settings.naming.location.clone(),
+        folder: settings.folder.clone(),
+        bounds: settings.bounds,
+        status: status.clone(),
+        clients,
+    })
+}
 
 impl Worker {
     /// Starts the wanted streams of these; the last of them.

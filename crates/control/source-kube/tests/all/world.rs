@@ -261,6 +261,7 @@ impl Watched {
             namespace_labels: String::new(),
             pod_names: false,
             folder: Some(folder.clone()),
+            clients: None,
             hold: Duration::from_secs(600),
             bounds: short(),
         };

@@ -12,9 +12,13 @@ const UPSTREAMS: &str = "upstreams={198.51.100.1,198.51.100.2}";
 /// The address of a Service for clients outside.
 const PUBLIC: &str = "loadBalancer.annotations.metallb\\.io/loadBalancerIPs=192.0.2.54";
 
+/// A network of Pods; Helm reads a comma as the end of a value.
+const NETWORKS: &str = "networks=[[network]]\nname = \"payment\"\nnamespaces = [\"pci-*\"]\n";
+
 /// Values of the chart beside the resolvers, and how many objects they lead to.
-const VALUES: [(&[&str], usize); 8] = [
+const VALUES: [(&[&str], usize); 9] = [
     (&[], 7),
+    (&[NETWORKS, "nodeLocations=true"], 7),
     (&["cpus.enabled=true", "cpus.policy=none"], 12),
     (&["loadBalancer.enabled=true", PUBLIC], 8),
     (&["anycast.enabled=true", "anycast.addresses={192.0.2.54,2001:db8::54}"], 10),
@@ -145,6 +149,8 @@ fn check_values(values: &[&str], text: &str) {
             &["\n    listen = [\"192.0.2.54\",\"2001:db8::54\"]", "path: /dev/net/tun\n"],
         ),
         ("pods=verified", &["- pods\n", "pods = \"verified\""]),
+        (NETWORKS, &["- pods\n", "\n    namespaces = [\"pci-*\"]\n"]),
+        ("nodeLocations=true", &["- nodes\n", "\n    node_locations = true\n"]),
         ("zones={cluster.local,other.local}", &["zones = [\"cluster.local\",\"other.local\"]"]),
         (
             "multiclusterZones={clusterset.local}",

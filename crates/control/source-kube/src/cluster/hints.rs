@@ -13,6 +13,15 @@ impl Cluster {
         let slices = entry.slices.iter().filter(|kept| kept.ready > 0);
         let hints = slices.map(|kept| self.checks.hints.get((false, namespace, &kept.name)));
         let hints: Option<Vec<_>> = hints.collect();
-        hints.into_iter().flatten().flatten().collect()
+        let mut locations: BTreeMap<IpAddr, Box<str>> = BTreeMap::new();
+        for (address, path) in hints.into_iter().flatten().flatten() {
+            // An address that moves is in two slices for a while. Servers got them in different
+            // orders, and choose alike.
+            match locations.get_mut(&address) {
+                Some(other) => *other = path.min(other.clone()),
+                None => drop(locations.insert(address, path)),
+            }
+        }
+        locations
     }
 }

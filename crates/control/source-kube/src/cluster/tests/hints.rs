@@ -43,6 +43,22 @@ fn endpoints_with_hints_are_answered_to_their_clients() {
 }
 
 #[test]
+fn address_in_two_slices_has_the_same_location_in_whatever_order_they_came() {
+    let slices = [
+        ("web-1", hinted("web", &[("10.1.0.1", "b"), ("10.1.0.2", "c")])),
+        ("web-2", hinted("web", &[("10.1.0.1", "a")])),
+    ];
+    for order in [[0, 1], [1, 0]] {
+        let mut cluster = in_frankfurt();
+        cluster.put_service(key("web"), Some(headless()));
+        let put = |at: usize| cluster.put_slice(object(slices[at].0), slices[at].1.clone());
+        let changed = order.map(put);
+        let located = format!("{WEB} 10.1.0.1, 10.1.0.2 at eu/fra1/a, eu/fra1/c");
+        assert_eq!(of_service(&changed[1]), [located], "{order:?}");
+    }
+}
+
+#[test]
 fn srv_records_of_all_endpoints_have_the_hints_and_those_of_one_have_none() {
     let mut cluster = in_frankfurt();
     cluster.put_service(key("web"), Some(headless()));

@@ -9,6 +9,9 @@ pub struct KubernetesStatus {
     pub is_synced: bool,
     /// Whether the saved state is served, because not all objects are listed yet.
     pub is_saved: bool,
+    /// Whether Pods or nodes as clients were neither listed nor saved before: who a client is, is
+    /// not known.
+    pub is_without_clients: bool,
     /// Services.
     pub services: u64,
     /// Ready endpoints that have names.

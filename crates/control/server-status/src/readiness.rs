@@ -4,10 +4,11 @@ use crate::{ServerState, Status, ZoneState, ZoneStatus};
 
 /// Why clients should not use a server; `None`: they should.
 ///
-/// A server is ready once it serves, has tried every zone and has listed its Kubernetes cluster; a
-/// server of a fleet has read which zones there are, too. From then on only a drain and a thread
-/// that does not answer make it unready: what it needs from others, such as an upstream, the API
-/// server, etcd or a zone, may fail for all servers at once, and none would be left.
+/// A server is ready once it serves, has tried every zone and has listed its Kubernetes cluster,
+/// and the Pods and nodes that are its clients; a server of a fleet has read which zones there are,
+/// too. From then on only a drain and a thread that does not answer make it unready: what it needs
+/// from others, such as an upstream, the API server, etcd or a zone, may fail for all servers at
+/// once, and none would be left.
 pub fn hindrance(status: &Status) -> Option<String> {
     if status.state == ServerState::Draining {
         return Some("draining: the server will stop soon".into());
@@ -29,9 +30,12 @@ pub fn hindrance(status: &Status) -> Option<String> {
     let store = status.store.as_ref();
     let has_no_records = store.is_some_and(|store| store.fleet.is_some() && store.is_unread);
     let has_no_cluster = status.kubernetes.as_ref().is_some_and(|cluster| !cluster.is_synced);
+    // It would answer Pods as clients of other networks.
+    let has_no_clients = status.kubernetes.as_ref().is_some_and(|it| it.is_without_clients);
     match status.state {
         ServerState::Starting => Some("starting".into()),
         _ if has_no_cluster => Some("starting: the cluster is not listed yet".into()),
+        _ if has_no_clients => Some("starting: Pods and nodes are not listed yet".into()),
         _ if has_no_records => Some("starting: the records are not read from etcd yet".into()),
         _ => None,
     }

@@ -59,6 +59,15 @@ impl ClientFeed {
     /// The next that differ from those before; `None`: there will be no more.
     pub async fn next(&mut self) -> Option<KnownClients> {
         self.0.changed().await.ok()?;
+        Some(self.read())
+    }
+
+    /// Those that are known already and were not passed on yet.
+    pub fn known(&mut self) -> Option<KnownClients> {
+        self.0.has_changed().unwrap_or(false).then(|| self.read())
+    }
+
+    fn read(&mut self) -> KnownClients {
         let clients = Arc::clone(&self.0.borrow_and_update());
         let pods = clients.pods.iter();
         let pods = pods.map(|pod| (pod.address, pod.namespace.clone(), pod.labels.clone()));
@@ -68,7 +77,7 @@ impl ClientFeed {
             node.prefixes.clone().into_iter().map(located).collect::<Vec<_>>()
         };
         let nodes = clients.nodes.iter().flat_map(prefixes);
-        Some(KnownClients { pods: pods.collect(), nodes: nodes.collect() })
+        KnownClients { pods: pods.collect(), nodes: nodes.collect() }
     }
 }
 

@@ -203,6 +203,7 @@ impl RunningServer {
     async fn load(&self, load_id: CommandId, is_hot_restart: bool) -> Anyhow<()> {
         self.server.sources.zones.wait(load_id).await;
         self.server.sources.wait_for_cluster().await;
+        self.server.follow_clients();
         let server = Arc::clone(&self.server);
         Ok(tokio::task::spawn_blocking(move || server.start_store(is_hot_restart)).await??)
     }
@@ -279,7 +280,6 @@ impl RunningServer {
         watchdog: Option<Duration>,
     ) -> Anyhow<ExitCode> {
         tokio::spawn(reload_on_signal(Arc::clone(&self.server), reload));
-        tokio::spawn(Arc::clone(&self.server).follow_clients());
         if let Some(holder) = self.server.supervision.notify.holder() {
             holder::end_with(holder?)?;
         }

@@ -245,12 +245,18 @@ impl Server {
         }
     }
 
-    /// Follows the clients of the cluster, if one is watched, until it ends.
-    pub async fn follow_clients(self: Arc<Self>) {
+    /// Takes in the clients of the cluster, if one is watched, and follows them until it ends.
+    pub fn follow_clients(self: &Arc<Self>) {
         let Some(mut feed) = self.sources.clients() else { return };
-        while let Some(clients) = feed.next().await {
+        if let Some(clients) = feed.known() {
             lock(&self.live).take_clients(clients);
         }
+        let server = Arc::clone(self);
+        tokio::spawn(async move {
+            while let Some(clients) = feed.next().await {
+                lock(&server.live).take_clients(clients);
+            }
+        });
     }
 
     /// Attaches AF_XDP as the current config says, after the old process has detached.

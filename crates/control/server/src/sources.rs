@@ -9,7 +9,7 @@ use crate::zones;
 use config::Config;
 use data_plane::ViewNumbers;
 use health::{HealthService, THREAD as PROBER};
-use server_status::{Status, seconds};
+use server_status::{KubernetesStatus, Status, seconds};
 use source_file::CommandId;
 use std::error::Error;
 use std::io;
@@ -82,13 +82,14 @@ impl Sources {
 
     /// Waits a while until the names of the cluster are served, if one is watched.
     pub async fn wait_for_cluster(&self) {
-        let is_there = || self.kubernetes().as_ref().is_none_or(|it| it.status().is_synced);
+        let is_known = |status: KubernetesStatus| status.is_synced && !status.is_without_clients;
+        let is_there = || self.kubernetes().as_ref().is_none_or(|it| is_known(it.status()));
         let until = Instant::now() + KUBERNETES_START_MAX;
         while !is_there() {
             if Instant::now() > until {
                 tracing::warn!(
                     "the objects of Kubernetes are not listed yet: names of the cluster answer \
-                     SERVFAIL until they are"
+                     SERVFAIL, and Pods are in no network, until they are"
                 );
                 return;
             }

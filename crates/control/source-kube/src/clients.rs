@@ -91,13 +91,15 @@ struct Objects<T> {
     all: HashMap<ObjectName, T>,
     /// Those that the list that is read now has not named yet.
     missing: HashSet<ObjectName>,
+    /// Whether they were listed since the start, or are not asked for.
+    is_listed: bool,
     /// The name of the stream in the status.
     kind: &'static str,
 }
 
 impl<T> Objects<T> {
-    fn new(kind: &'static str) -> Self {
-        Self { all: HashMap::new(), missing: HashSet::new(), kind }
+    fn new(kind: &'static str, is_wanted: bool) -> Self {
+        Self { all: HashMap::new(), missing: HashSet::new(), is_listed: !is_wanted, kind }
     }
 
     /// Takes in an event. `true`: an object may have changed.
@@ -127,7 +129,7 @@ impl<T> Objects<T> {
                 for gone in self.missing.drain() {
                     self.all.remove(&gone);
                 }
-                changed = true;
+                (changed, self.is_listed) = (true, true);
                 self.report(status, None);
             }
             StreamEvent::Current => self.report(status, None),
@@ -161,13 +163,12 @@ const NODES: &str = "nodes";
 impl ClientWatch {
     /// Watches, and passes on what is known whenever that changes.
     pub async fn run(self) {
-        let (mut pods, mut nodes) = (Objects::new(PODS), Objects::new(NODES));
-        if let Some(folder) = &self.folder {
-            match saved::load(folder, &self.settings) {
-                Ok(saved) => (pods.all, nodes.all) = saved,
-                Err(why) => tracing::error!("Kubernetes: {why}"),
-            }
+        let mut pods = Objects::new(PODS, self.settings.pods);
+        let mut nodes = Objects::new(NODES, self.settings.nodes);
+        if let Some(saved) = self.load() {
+            (pods.all, nodes.all) = saved;
             self.publish(&pods.all, &nodes.all);
+            self.status.edit(|status| status.is_without_clients = false);
         }
         let (sender, mut events) = mpsc::channel(EVENTS_MAX);
         let _tasks = self.start(&sender);
@@ -200,6 +201,9 @@ impl ClientWatch {
             if publish_at.is_some_and(|at| at <= now) {
                 self.publish(&pods.all, &nodes.all);
                 (publish_at, is_saved) = (None, false);
+                if pods.is_listed && nodes.is_listed {
+                    self.status.edit(|status| status.is_without_clients = false);
+                }
             }
             if save_at <= now {
                 let is_whole = pods.missing.is_empty() && nodes.missing.is_empty();
@@ -213,6 +217,15 @@ impl ClientWatch {
                 save_at = now + SAVE_INTERVAL;
             }
         }
+    }
+
+    /// What was saved; `None`: nothing that can be used.
+    fn load(&self) -> Option<saved::Saved> {
+        let loaded = saved::load(self.folder.as_ref()?, &self.settings);
+        loaded.unwrap_or_else(|why| {
+            tracing::error!("Kubernetes: {why}");
+            None
+        })
     }
 
     fn start(&self, sender: &mpsc::Sender<Event>) -> JoinSet<()> {

@@ -3,8 +3,8 @@ use super::*;
 use crate::HeldZone;
 use crate::{
     AnycastStatus, ApiStatus, CertificateStatus, DpdkDeviceStatus, DpdkStatus, FleetStatus,
-    HostsStatus, KubernetesStream, PanicStatus, SignatureSpan, StoreZoneFault, TapStatus,
-    UpstreamStatus, XdpStatus, ZoneStatus,
+    HostsStatus, KubernetesStream, PanicStatus, ServerState, SignatureSpan, StoreZoneFault,
+    TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
 };
 
 /// A server of which every part is configured and works.
@@ -220,6 +220,17 @@ fn each_fault_is_found_and_has_a_row() {
     for kind in fault_kinds() {
         assert!(ROWS.iter().any(|row| row.0 == kind), "{kind} has no row");
     }
+}
+
+#[test]
+fn server_is_not_ready_until_it_knows_the_pods_that_are_its_clients() {
+    let mut status = Status { state: ServerState::Serving, ..healthy() };
+    assert_eq!(crate::hindrance(&status), None);
+    cluster(&mut status).is_without_clients = true;
+    let told = crate::hindrance(&status).expect("it is not ready");
+    assert!(told.contains("Pods and nodes are not listed"), "{told}");
+    status.was_ready = true;
+    assert_eq!(crate::hindrance(&status), None, "all servers may have lost the API server");
 }
 
 #[test]

@@ -13,7 +13,7 @@ const FILE: &str = "kubernetes.clients";
 const LEN_MAX: u64 = 1 << 30;
 
 /// Pods and Nodes by their names.
-type Saved = (HashMap<ObjectName, PodEntry>, HashMap<ObjectName, NodeEntry>);
+pub(super) type Saved = (HashMap<ObjectName, PodEntry>, HashMap<ObjectName, NodeEntry>);
 /// An object with its namespace and its name.
 type Named<T> = ((Box<str>, Box<str>), T);
 /// The same as it is written.
@@ -42,21 +42,21 @@ pub(super) fn save(
     saved.map_err(|error| format!("{} cannot be saved: {error}", path.display()))
 }
 
-/// Reads the saved clients; none if there is no file, or one of another config.
+/// Reads the saved clients; `None` if there is no file, or one of another config.
 ///
 /// # Errors
 /// The file cannot be read, or is not whole.
-pub(super) fn load(folder: &Path, settings: &ClientSettings) -> Result<Saved, String> {
+pub(super) fn load(folder: &Path, settings: &ClientSettings) -> Result<Option<Saved>, String> {
     let path = folder.join(FILE);
     let content = form(settings).open(&path).map_err(|fault| format!("{fault}: it is not used"))?;
-    let Some(mut content) = content else { return Ok(Saved::default()) };
+    let Some(mut content) = content else { return Ok(None) };
     let mut bytes = Vec::new();
     let read = content.read_to_end(&mut bytes).map_err(|error| error.to_string());
     let written = read
         .and_then(|_| postcard::from_bytes::<Written>(&bytes).map_err(|error| error.to_string()));
     let (pods, nodes) =
         written.map_err(|why| format!("{}: {why}: it is not used", path.display()))?;
-    Ok((named(pods), named(nodes)))
+    Ok(Some((named(pods), named(nodes))))
 }
 
 fn named<T>(all: Vec<Named<T>>) -> HashMap<ObjectName, T> {

@@ -80,9 +80,9 @@ fn saved_clients_are_those_of_before_and_damaged_ones_are_refused() {
     let pods = HashMap::from([(ObjectName::new("shop", "a"), pod("10.1.0.1", "x"))]);
     let node = NodeEntry { prefixes: [([192, 0, 2, 1].into(), 32)].into(), zone: "a".into() };
     let nodes = HashMap::from([(ObjectName::new("", "n1"), node)]);
-    assert_eq!(saved::load(&folder, &settings), Ok(Default::default()));
+    assert_eq!(saved::load(&folder, &settings), Ok(None));
     saved::save(&folder, &settings, &pods, &nodes).expect("saved");
-    assert_eq!(saved::load(&folder, &settings), Ok((pods, nodes)));
+    assert_eq!(saved::load(&folder, &settings), Ok(Some((pods, nodes))));
     let file = folder.join("kubernetes.clients");
     let whole = std::fs::read(&file).expect("it is there");
     std::fs::write(&file, &whole[..whole.len() - 1]).expect("written");

@@ -17,9 +17,11 @@ pub(super) fn client_watch(
     status: &SharedStatus,
     clients: watch::Sender<Arc<Clients>>,
 ) -> Option<ClientWatch> {
+    let wanted = settings.clients.clone()?;
+    status.edit(|status| status.is_without_clients = true);
     Some(ClientWatch {
         access: settings.access.clone(),
-        settings: settings.clients.clone()?,
+        settings: wanted,
         location: settings.naming.location.clone(),
         folder: settings.folder.clone(),
         bounds: settings.bounds,

@@ -1,28 +1,24 @@
-//! A server on devices of DPDK: memif, whose other end is in this process, and a network interface.
+//! A server on devices of DPDK: memif, whose other end is in this process.
 //! What lacks is printed.
 
 use crate::memif_end::{ClientEnd, environment, frame};
-use crate::pair::{Wire, is_root};
-use crate::served::{
-    HEAD, NOERROR, Served, ask, ask_over_tcp, binary, exchange, holds, query, rcode, zone,
-};
+use crate::pair::is_root;
+use crate::served::{HEAD, NOERROR, Served, binary, holds, query, rcode, zone};
 use serde_json::Value;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
 use test_support::dpdk;
 use test_support::folder::Folder;
 use test_support::wait::{self, deadline};
 
-const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x53];
+pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x53];
 /// Private, as the client on this host is for the access lists.
 const CLIENT: &str = "10.0.0.1:4001";
 
 /// Starts a server with these keys, and these devices of DPDK. No set of its zone has several
 /// records, whose order would be random.
-fn serve(command: &mut Command, folder: &Path, keys: &str, devices: &str) -> Served {
+pub fn serve(command: &mut Command, folder: &Path, keys: &str, devices: &str) -> Served {
     let library = dpdk::library().expect("DPDK");
     let config = format!(
         "{keys}port = \"dpdk\"\n[dpdk]\nhuge_pages = false\nlibrary = \"{}\"\n\
@@ -36,7 +32,7 @@ fn serve(command: &mut Command, folder: &Path, keys: &str, devices: &str) -> Ser
     Served::start_by(command, folder, &config, &[("a.test.zone", &zone)])
 }
 
-fn serve_memif(folder: &Path) -> Served {
+pub fn serve_memif(folder: &Path) -> Served {
     let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
     let socket = folder.join("memif");
     let memif =
@@ -44,7 +40,7 @@ fn serve_memif(folder: &Path) -> Served {
     serve(&mut binary(), folder, "listen = [\"0.0.0.0:0\"]\n", &memif)
 }
 
-fn status(folder: &Path) -> Value {
+pub fn status(folder: &Path) -> Value {
     let socket = folder.join("admin");
     let mut command = Command::new(binary().get_program());
     let shown = command.args(["status", "-o", "json", "--socket"]).arg(socket).output();
@@ -272,141 +268,19 @@ fn hot_restart_on_dpdk_is_refused_with_the_reason() {
     assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
 }
 
-/// An interface of the kernel without an address, by its packet socket.
 #[test]
-fn interface_is_served_by_af_packet() {
-    if !is_root() || environment().is_none() {
+fn two_servers_on_one_machine_do_not_meet() {
+    if environment().is_none() {
         return;
     }
-    let (wire, folder) = (Wire::new(), Folder::new("dpdk-packet"));
-    let at: SocketAddr = "192.0.2.53:53".parse().expect("an address");
-    let neighbor = "neigh replace 192.0.2.53 lladdr 02:00:00:00:00:01 dev c0";
-    let known = wire.client_command("ip").args(neighbor.split(' ')).status();
-    assert!(known.expect("it runs").success());
-    let program = binary().get_program().to_str().expect("a path").to_owned();
-    let keys = "listen = [\"0.0.0.0:53\"]\n";
-    let device = "net_af_packet0,iface=s0,qpairs=2";
-    let mut served = serve(&mut wire.command(&program), &folder, keys, device);
-    for _ in 0..20 {
-        let reply = wire.in_client(|| ask(at, "ns.a.test"));
-        assert!(rcode(&reply) == NOERROR && holds(&reply, &[192, 0, 2, 1]));
-    }
-    let soon = Duration::from_millis(200);
-    let other = wire.in_client(|| exchange("192.0.2.53:54".parse().expect("one"), b"x", soon));
-    assert_eq!(other, None);
-    let device = &status(&folder)["dpdk"]["devices"][0];
-    assert_eq!(device["sent"], 20);
-    assert!(device["lost"]["other"].as_u64() >= Some(1), "{device}");
-    served.end();
-}
-
-/// Runs `ip` or another program with these arguments.
-fn run(mut command: Command, arguments: &str) {
-    let done = command.args(arguments.split(' ')).output().expect("it runs");
-    assert!(done.status.success(), "{arguments}: {}", String::from_utf8_lossy(&done.stderr));
-}
-
-/// Gives the interface that the server has made its addresses, and has `s0` be its device's alone.
-fn set_up_interface(wire: &Wire) {
-    for line in [
-        "addr flush dev s0",
-        "link set s0 arp off",
-        "addr add 198.51.100.53/24 dev dns0",
-        "addr add 2001:db8:5::53/64 dev dns0 nodad",
-        "link set dns0 up",
-        "route add 192.0.2.0/24 dev dns0",
-        "route add 2001:db8::/64 dev dns0",
-    ] {
-        run(wire.command("ip"), line);
-    }
-    for line in ["route add 198.51.100.0/24 dev c0", "route add 2001:db8:5::/64 dev c0"] {
-        run(wire.client_command("ip"), line);
-    }
-}
-
-/// ARP, neighbor discovery, ICMP, fragments and TCP, by an interface that outlives the server.
-#[test]
-fn what_is_not_dns_goes_to_the_kernel_by_an_interface_that_stays() {
-    if !is_root() || environment().is_none() {
-        return;
-    }
-    let (wire, folder) = (Wire::new(), Folder::new("dpdk-host"));
-    let program = binary().get_program().to_str().expect("a path").to_owned();
-    let device = "net_af_packet0,iface=s0,qpairs=2\"]\ninterfaces = [\"dns0";
-    let start =
-        || serve(&mut wire.command(&program), &folder, "listen = [\"0.0.0.0:53\"]\n", device);
-    let at: SocketAddr = "198.51.100.53:53".parse().expect("an address");
-    let mut served = start();
-    set_up_interface(&wire);
-    // Of another program, such as a router.
-    let other = wire.in_server(|| TcpListener::bind("198.51.100.53:179")).expect("a listener");
-    let stream = wire.in_client(|| TcpStream::connect("198.51.100.53:179"));
-    let (mut stream, (mut accepted, _)) = (stream.expect("joined"), other.accept().expect("one"));
-    accepted.set_read_timeout(Some(deadline())).expect("a timeout");
-    for round in 0..4 {
-        for line in ["-c 1 -W 9", "-c 1 -W 9 -s 3000"] {
-            run(wire.client_command("ping"), &format!("{line} 198.51.100.53"));
-            run(wire.client_command("ping"), &format!("{line} 2001:db8:5::53"));
-        }
-        for _ in 0..5 {
-            let reply = wire.in_client(|| ask(at, "ns.a.test"));
+    let folders = ["dpdk-first", "dpdk-second"].map(Folder::new);
+    let mut served = folders.each_ref().map(|folder| serve_memif(folder));
+    for (folder, one) in folders.iter().zip(&served) {
+        let mut client = MemifClient::new(folder, one.address.port());
+        for queue in [0, 1] {
+            let reply = client.ask(queue, "ns.a.test");
             assert!(rcode(&reply) == NOERROR && holds(&reply, &[192, 0, 2, 1]));
-            assert_eq!(rcode(&wire.in_client(|| ask_over_tcp(at, "ns.a.test"))), NOERROR);
         }
-        stream.write_all(&[round]).expect("sent");
-        let mut got = [0];
-        accepted.read_exact(&mut got).expect("the connection is still there");
-        assert_eq!(got, [round]);
-        let device = &status(&folder)["dpdk"]["devices"][0];
-        let [to, from] = ["to_host", "from_host"].map(|key| device[key].as_u64());
-        assert!(to > Some(30) && from > Some(30), "{device}");
-        assert_eq!(device["lost"]["other"], 0);
-        assert!(round == 0 || device["lost"]["host_full"] == 0, "the interface is up: {device}");
-        served.end();
-        served = start();
     }
-    // It has one server.
-    let text = std::fs::read_to_string(folder.join("dunlin.toml")).expect("a config");
-    let second = folder.join("second.toml");
-    let text = text.replace("0.0.0.0:53", "0.0.0.0:54").replace("/admin\"", "/second\"");
-    std::fs::write(&second, text).expect("written");
-    let second = wire.command(&program).args(["serve", "-c"]).arg(second).output();
-    let why = String::from_utf8_lossy(&second.expect("it runs").stderr).into_owned();
-    assert!(why.contains("[dpdk] interfaces: dns0: another process has it"), "{why}");
-}
-
-/// A device with interrupts: an interface of the kernel, which DPDK makes.
-#[test]
-fn worker_sleeps_while_a_device_with_interrupts_receives_nothing() {
-    if !is_root() || environment().is_none() {
-        return;
-    }
-    let (wire, folder) = (Wire::new(), Folder::new("dpdk-idle"));
-    let program = binary().get_program().to_str().expect("a path").to_owned();
-    let device = "net_tap0,iface=dtap0,mac=02:00:00:00:00:53";
-    let keys = "listen = [\"0.0.0.0:53\"]\n";
-    let mut served = serve(&mut wire.command(&program), &folder, keys, device);
-    let of_device = |key: &str| status(&folder)["dpdk"]["devices"][0][key].clone();
-    assert_eq!(of_device("interrupts"), true, "{}", of_device("failed"));
-    for line in ["addr add 203.0.113.1/24 dev dtap0", "link set dtap0 up"] {
-        run(wire.command("ip"), line);
-    }
-    let mac = of_device("mac");
-    let mac = mac.as_str().expect("an address");
-    run(wire.command("ip"), &format!("neigh replace 203.0.113.53 lladdr {mac} dev dtap0"));
-    let waits = || {
-        let queues = of_device("queues");
-        let counts = queues.as_array().expect("queues").iter().map(|one| one["waits"].as_u64());
-        counts.map(|count| count.expect("a count")).sum::<u64>()
-    };
-    // There are two workers.
-    let mut before = 1;
-    for _ in 0..5 {
-        wait::until_true("the worker sleeps", || waits() > before);
-        before = waits();
-        let at: SocketAddr = "203.0.113.53:53".parse().expect("an address");
-        let reply = wire.in_server(|| ask(at, "ns.a.test"));
-        assert!(rcode(&reply) == NOERROR && holds(&reply, &[192, 0, 2, 1]));
-    }
-    served.end();
+    served.iter_mut().for_each(Served::end);
 }

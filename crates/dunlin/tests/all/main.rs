@@ -28,6 +28,7 @@ mod cpus_kernel;
 mod data_dir;
 mod demo;
 mod dpdk;
+mod dpdk_devices;
 mod fabric;
 mod fleet;
 mod fleet_faults;

@@ -55,12 +55,11 @@ impl Served {
         // Text before the first table belongs to [server].
         let of_server = format!("\n{config}");
         let of_server = of_server.split("\n[").next();
-        let listen = match of_server.is_some_and(|keys| keys.contains("listen = ")) {
-            true => "",
-            false => "listen = [\"127.0.0.1:0\"]\n",
-        };
+        let has = |key| of_server.is_some_and(|keys| keys.contains(key));
+        let listen = if has("listen = ") { "" } else { "listen = [\"127.0.0.1:0\"]\n" };
+        let workers = if has("workers = ") { "" } else { "workers = 2\n" };
         let config =
-            format!("log.format = \"json\"\n[server]\n{listen}workers = 2\n{data_dir}{config}");
+            format!("log.format = \"json\"\n[server]\n{listen}{workers}{data_dir}{config}");
         fs::write(folder.join("dunlin.toml"), config).expect("a file");
         Self::spawn(command, folder)
     }

@@ -44,7 +44,9 @@ pub fn status(folder: &Path) -> Value {
     let socket = folder.join("admin");
     let mut command = Command::new(binary().get_program());
     let shown = command.args(["status", "-o", "json", "--socket"]).arg(socket).output();
-    serde_json::from_slice(&shown.expect("it runs").stdout).expect("a status")
+    let shown = shown.expect("it runs");
+    let why = String::from_utf8_lossy(&shown.stderr);
+    serde_json::from_slice(&shown.stdout).unwrap_or_else(|_| panic!("no status: {why}"))
 }
 
 /// The other end, and the address of its server.

@@ -12,7 +12,7 @@ use test_support::dpdk;
 use test_support::folder::Folder;
 use test_support::wait::{self, deadline};
 
-pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x53];
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x53];
 /// Private, as the client on this host is for the access lists.
 const CLIENT: &str = "10.0.0.1:4001";
 
@@ -32,7 +32,7 @@ pub fn serve(command: &mut Command, folder: &Path, keys: &str, devices: &str) ->
     Served::start_by(command, folder, &config, &[("a.test.zone", &zone)])
 }
 
-pub fn serve_memif(folder: &Path) -> Served {
+fn serve_memif(folder: &Path) -> Served {
     let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
     let socket = folder.join("memif");
     let memif =

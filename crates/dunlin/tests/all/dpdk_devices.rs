@@ -1,7 +1,7 @@
 //! A server on devices of DPDK whose other end is the kernel, or DPDK's own test program. What
 //! lacks is printed.
 
-use crate::dpdk::{serve, serve_memif, status};
+use crate::dpdk::{serve, status};
 use crate::memif_end::environment;
 use crate::pair::{Wire, is_root, leave, skip};
 use crate::served::{NOERROR, ask, ask_over_tcp, binary, exchange, holds, rcode};
@@ -231,40 +231,4 @@ fn virtio_user_is_served_by_a_vhost_of_another_process() {
     let at: SocketAddr = "203.0.113.53:53".parse().expect("an address");
     ask_while_it_sleeps(&folder, || wire.in_client(|| ask(at, "ns.a.test")));
     served.end();
-}
-
-/// Kills the peer of a memif in the middle of a flood, so many times.
-fn kill_peers(rounds: u32) {
-    if !is_root() || environment().is_none() {
-        return;
-    }
-    let (wire, folder) = (Wire::new(), Folder::new("dpdk-killed"));
-    let mut served = serve_memif(&folder);
-    let device = || status(&folder)["dpdk"]["devices"][0].clone();
-    let other = || device()["lost"]["other"].as_u64();
-    let before = device()["buffers_free"].clone();
-    let socket = folder.join("memif");
-    let memif = format!("net_memif0,role=client,socket={},socket-abstract=no", socket.display());
-    let arguments = "--forward-mode=txonly --eth-peer=0,02:00:00:00:00:53";
-    for _ in 0..rounds {
-        let Some(peer) = Testpmd::start(&wire, &[&memif], arguments) else { return };
-        let counted = other();
-        wait::until_true("the flood comes", || other() > counted);
-        drop(peer);
-        wait::until_true("the link is down", || device()["up"] == false);
-        wait::until_true("its buffers are back", || device()["buffers_free"] == before);
-    }
-    assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
-    served.end();
-}
-
-#[test]
-fn killed_peer_of_a_memif_is_followed_by_the_next_and_no_buffer_is_lost() {
-    kill_peers(3);
-}
-
-#[test]
-#[ignore = "slow: 50 peers are started and killed"]
-fn fifty_killed_peers_of_a_memif_cost_no_buffer() {
-    kill_peers(50);
 }

@@ -66,7 +66,7 @@ impl Report {
         let mut rows = vec![head.map(str::to_owned)];
         for one in &self.distances {
             rows.push([
-                one.distance.name().to_owned(),
+                one.distance.to_string(),
                 percent(one.share),
                 self.bytes_per_second(&one.traffic),
                 rate(one.traffic.packets as f64 / self.seconds),
@@ -91,7 +91,7 @@ impl Report {
                 self.bytes_per_second(&pair.traffic),
                 rate(pair.traffic.packets as f64 / self.seconds),
                 time(&pair.round_trips, 0.5),
-                pair.distance.name().to_owned(),
+                pair.distance.to_string(),
                 name(&pair.from),
                 name(&pair.to),
             ]);

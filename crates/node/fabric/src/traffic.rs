@@ -1,8 +1,9 @@
 //! What was counted: who sends to whom, by distance.
 use crate::Container;
-use cpu_topology::{Level, Topology};
+use cpu_topology::{Relation, Topology};
 use serde::Serialize;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Sub;
 
 /// What one sends to another.
@@ -168,64 +169,34 @@ impl Counters {
 }
 
 /// How far two are from each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distance {
-    /// All their CPUs are threads of one core.
-    SameCore,
-    /// All their CPUs share an L2 cache.
-    SameL2,
-    /// All their CPUs share an L3 cache.
-    SameL3,
-    /// All their CPUs are of one NUMA node.
-    SameNode,
-    /// All their CPUs are of one socket.
-    SameSocket,
-    /// Some of their CPUs are of different sockets.
-    OtherSocket,
     /// One of them has no process.
     Unknown,
     /// One of them is no container here: another machine, the machine itself, or a service whose
     /// members are not here.
     Outside,
+    /// What all their CPUs share.
+    #[serde(untagged)]
+    Between(Relation),
 }
 
 impl Distance {
     /// All of them, nearest first.
-    pub const ALL: [Self; 8] = [
-        Self::SameCore,
-        Self::SameL2,
-        Self::SameL3,
-        Self::SameNode,
-        Self::SameSocket,
-        Self::OtherSocket,
-        Self::Unknown,
-        Self::Outside,
-    ];
-
-    /// The name in tables.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::SameCore => "same core",
-            Self::SameL2 => "same L2",
-            Self::SameL3 => "same L3",
-            Self::SameNode => "same NUMA node",
-            Self::SameSocket => "same socket",
-            Self::OtherSocket => "other socket",
-            Self::Unknown => "unknown",
-            Self::Outside => "outside",
-        }
+    pub fn all() -> impl Iterator<Item = Self> {
+        Relation::ALL.into_iter().map(Self::Between).chain([Self::Unknown, Self::Outside])
     }
 
     /// The name in labels of metrics, which is that in JSON.
     pub const fn label(self) -> &'static str {
         match self {
-            Self::SameCore => "same_core",
-            Self::SameL2 => "same_l2",
-            Self::SameL3 => "same_l3",
-            Self::SameNode => "same_node",
-            Self::SameSocket => "same_socket",
-            Self::OtherSocket => "other_socket",
+            Self::Between(Relation::SameCore) => "same_core",
+            Self::Between(Relation::SameL2) => "same_l2",
+            Self::Between(Relation::SameL3) => "same_l3",
+            Self::Between(Relation::SameNode) => "same_node",
+            Self::Between(Relation::SameSocket) => "same_socket",
+            Self::Between(Relation::OtherSocket) => "other_socket",
             Self::Unknown => "unknown",
             Self::Outside => "outside",
         }
@@ -237,20 +208,20 @@ impl Distance {
             return Self::Unknown;
         }
         let all = one.cpus.union(&other.cpus);
-        let is_one = |level| {
-            let mut elements = all.iter().map(|id| topology.cpu(id).and_then(|c| c.element(level)));
-            let first = elements.next().flatten();
-            first.is_some() && elements.all(|element| element == first)
-        };
-        let levels = [
-            (Level::Core, Self::SameCore),
-            (Level::L2, Self::SameL2),
-            (Level::L3, Self::SameL3),
-            (Level::Node, Self::SameNode),
-            (Level::Socket, Self::SameSocket),
-        ];
-        let found = levels.into_iter().find(|(level, _)| is_one(*level));
-        found.map_or(Self::OtherSocket, |(_, distance)| distance)
+        let first = all.iter().next();
+        let relation = |id| topology.relation(first?, id);
+        let farthest = all.iter().map(|id| relation(id).unwrap_or(Relation::OtherSocket)).max();
+        farthest.map_or(Self::Unknown, Self::Between)
+    }
+}
+
+impl fmt::Display for Distance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Between(relation) => relation.fmt(f),
+            Self::Unknown => f.pad("unknown"),
+            Self::Outside => f.pad("outside"),
+        }
     }
 }
 
@@ -355,8 +326,7 @@ pub fn by_distance(pairs: &[Pair]) -> Vec<(Distance, Traffic, RoundTrips)> {
             (traffic.sum(pair.traffic), trips.sum(&pair.round_trips))
         })
     };
-    Distance::ALL
-        .into_iter()
+    Distance::all()
         .map(|distance| {
             let (traffic, trips) = of(distance);
             (distance, traffic, trips)

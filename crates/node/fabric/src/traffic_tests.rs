@@ -1,6 +1,6 @@
 use super::*;
 use crate::tests::container;
-use cpu_topology::Cpu;
+use cpu_topology::{Cpu, Relation};
 use proptest::prelude::*;
 
 /// Two sockets of two L3 domains of two cores of two threads.
@@ -26,16 +26,16 @@ fn traffic(bytes: u64) -> Traffic {
 fn distance_is_the_smallest_part_with_all_cpus_of_both() {
     let topology = machine();
     for (one, other, expected) in [
-        ("0", "1", Distance::SameCore),
-        ("0", "0", Distance::SameCore),
-        ("0", "2", Distance::SameL3),
-        ("0-1", "2-3", Distance::SameL3),
-        ("0", "4", Distance::SameNode),
-        ("0-3", "0-7", Distance::SameNode),
-        ("0", "8", Distance::OtherSocket),
-        ("0-15", "0-15", Distance::OtherSocket),
+        ("0", "1", Distance::Between(Relation::SameCore)),
+        ("0", "0", Distance::Between(Relation::SameCore)),
+        ("0", "2", Distance::Between(Relation::SameL3)),
+        ("0-1", "2-3", Distance::Between(Relation::SameL3)),
+        ("0", "4", Distance::Between(Relation::SameNode)),
+        ("0-3", "0-7", Distance::Between(Relation::SameNode)),
+        ("0", "8", Distance::Between(Relation::OtherSocket)),
+        ("0-15", "0-15", Distance::Between(Relation::OtherSocket)),
         ("0", "", Distance::Unknown),
-        ("0", "99", Distance::OtherSocket),
+        ("0", "99", Distance::Between(Relation::OtherSocket)),
     ] {
         let (one, other) = (container("a", 1, one), container("b", 2, other));
         for (one, other) in [(&one, &other), (&other, &one)] {
@@ -64,7 +64,10 @@ fn flow_to_a_service_counts_where_it_arrives_and_its_reply_where_it_leaves() {
         [(name("member"), name("client"), 900), (name("client"), name("member"), 100)]
     );
     let sums = by_distance(&found);
-    let near = sums.iter().find(|(distance, ..)| *distance == Distance::SameNode).unwrap();
+    let near = sums
+        .iter()
+        .find(|(distance, ..)| *distance == Distance::Between(Relation::SameNode))
+        .unwrap();
     assert_eq!(near.1.bytes, 1_000);
 }
 

@@ -325,13 +325,15 @@ pub enum ImportFrom {
     ///
     /// The keys are read at one revision, and nothing is written to etcd. Exit status 1 means that
     /// a record is lost, or that etcd cannot be read.
-    #[cfg(feature = "etcd")]
     #[command(after_help = "Examples:\n  \
         dunlin import etcd --layout skydns --zone skydns.local \
         --endpoint http://127.0.0.1:2379 > sets.ndjson\n  \
         dunlin records import skydns.local sets.ndjson")]
     Etcd(ImportEtcd),
 }
+
+#[cfg(not(feature = "etcd"))]
+pub use crate::parts::AbsentCommand as ImportEtcd;
 
 /// The layout of keys and values.
 #[cfg(feature = "etcd")]

@@ -10,6 +10,8 @@ use std::process::ExitCode;
 
 #[cfg(feature = "etcd")]
 mod etcd;
+#[cfg(not(feature = "etcd"))]
+use crate::parts::import_etcd as etcd;
 
 /// Imports, tells what has no counterpart; the exit status says whether all has one.
 ///
@@ -18,7 +20,6 @@ mod etcd;
 pub fn run(command: &crate::cli::Import) -> Result<ExitCode, Box<dyn Error>> {
     match &command.from {
         ImportFrom::Corefile(command) => corefile(command),
-        #[cfg(feature = "etcd")]
         ImportFrom::Etcd(command) => etcd::run(command),
     }
 }

@@ -11,6 +11,8 @@ pub use absent::cpus;
 pub use absent::fabric;
 #[cfg(not(feature = "kubernetes"))]
 pub use absent::scale;
+#[cfg(not(feature = "etcd"))]
+pub use absent::{AbsentCommand, import_etcd};
 
 /// What stands for them in a build without their feature.
 #[allow(dead_code)] // in a build that has them
@@ -51,6 +53,14 @@ mod absent {
             _: Option<&str>,
         ) -> Result<(CpuList, String), String> {
             Err(Feature::Cpus.absence("a choice of cores"))
+        }
+    }
+
+    pub mod import_etcd {
+        use super::*;
+
+        pub fn run(_: &AbsentCommand) -> Result<ExitCode, Box<dyn Error>> {
+            refuse("dunlin import etcd", Feature::Etcd)
         }
     }
 

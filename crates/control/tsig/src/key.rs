@@ -116,6 +116,14 @@ impl Key {
         self.algorithm
     }
 
+    /// A context that begins with the MAC of the message before (RFC 8945 §5.3.1).
+    pub(crate) fn context_behind(&self, mac: &[u8]) -> hmac::Context {
+        let mut context = hmac::Context::with_key(&self.hmac);
+        context.update(&(mac.len() as u16).to_be_bytes());
+        context.update(mac);
+        context
+    }
+
     /// The MAC of consecutive parts.
     pub(crate) fn mac(&self, parts: &[&[u8]]) -> Vec<u8> {
         let mut context = hmac::Context::with_key(&self.hmac);

@@ -1,13 +1,16 @@
 //! Verifies signed messages and signs their responses (TSIG, RFC 8945).
 //!
 //! A signature proves who sent a message and that nothing of it has changed. [`verify`] takes a
-//! message as it came; a [`Signer`] signs all messages of the response.
+//! message as it came; a [`Signer`] signs all messages of the response. An [`Exchange`] is the
+//! client's side: it signs a request, and verifies the messages of the response.
 #![forbid(unsafe_code)]
 
+mod exchange;
 mod key;
 mod refusal;
 mod signer;
 
+pub use exchange::{Exchange, Unverified};
 pub use key::{Algorithm, Key};
 pub use refusal::{Fault, Refusal, response_head};
 pub use signer::Signer;

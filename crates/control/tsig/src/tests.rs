@@ -137,6 +137,83 @@ fn refusal_names_key_algorithm_mac_or_time_and_is_signed_if_the_client_has_the_k
     assert_eq!((refusal.fault, error(&refusal.into_response())), (Fault::Form, (1, None)));
 }
 
+/// The messages of a response to a signed request of this client.
+fn exchange(key: &Arc<Key>, count: usize) -> (Exchange, Vec<Vec<u8>>) {
+    let mut request = QUERY.to_vec();
+    let exchange = Exchange::sign(Arc::clone(key), &mut request, NOW);
+    let Verified { message, mut signer, .. } = verify_by(&request, key).expect("signed");
+    let messages = (0..count).map(|_| {
+        let mut next = response_head(&message, Rcode::NoError);
+        signer.sign(&mut next, NOW + 300);
+        next
+    });
+    (exchange, messages.collect())
+}
+
+#[test]
+fn client_verifies_every_message_of_a_response_in_order() {
+    for algorithm in Algorithm::ALL {
+        let key = key(algorithm);
+        let (mut client, messages) = exchange(&key, 3);
+        assert!(!client.is_settled());
+        for message in &messages {
+            let plain = client.verify(message, NOW).expect("signed");
+            assert_eq!(plain, response_head(QUERY, Rcode::NoError));
+        }
+        assert!(client.is_settled());
+        let (mut client, messages) = exchange(&key, 3);
+        client.verify(&messages[0], NOW).expect("signed");
+        assert_eq!(client.verify(&messages[2], NOW), Err(Unverified::Mac), "one is missing");
+        let (mut client, mut messages) = exchange(&key, 1);
+        messages[0][3] ^= 1;
+        assert_eq!(client.verify(&messages[0], NOW), Err(Unverified::Mac), "one is changed");
+    }
+}
+
+#[test]
+fn client_accepts_messages_without_a_signature_only_behind_and_before_signed_ones() {
+    let key = key(Algorithm::Sha256);
+    let (mut client, messages) = exchange(&key, 1);
+    let plain = response_head(QUERY, Rcode::NoError);
+    assert_eq!(client.verify(&plain, NOW), Err(Unverified::Missing), "the first one");
+    let (mut client, _) = exchange(&key, 0);
+    client.verify(&messages[0], NOW).expect("the same request");
+    let mac = Signature::read(&messages[0]).expect("a signature").tsig.mac.to_vec();
+    for _ in 0..99 {
+        client.verify(&plain, NOW).expect("between two signed ones");
+        assert!(!client.is_settled());
+    }
+    let time = signer::time_field(NOW, 300);
+    let len = (mac.len() as u16).to_be_bytes();
+    let all = plain.repeat(100);
+    let mac = key.mac(&[&len, &mac, &all, &time]);
+    let mut last = plain.clone();
+    put_record(&mut last, (key.name(), key.algorithm().name()), &time, &mac, (0, &[]));
+    client.verify(&last, NOW).expect("signed with those before");
+    assert!(client.is_settled());
+    for _ in 0..99 {
+        client.verify(&plain, NOW).expect("between two signed ones");
+    }
+    assert_eq!(client.verify(&plain, NOW), Err(Unverified::Missing), "too many");
+}
+
+#[test]
+fn client_says_what_the_server_refuses_and_that_clocks_differ() {
+    let (key, other) = (key(Algorithm::Sha256), key(Algorithm::Sha512));
+    let mut request = QUERY.to_vec();
+    let mut client = Exchange::sign(Arc::clone(&key), &mut request, NOW);
+    let unknown = verify(&request, NOW, |_| None).expect_err("refused").into_response();
+    assert_eq!(client.verify(&unknown, NOW), Err(Unverified::Reported(Tsig::BAD_KEY)));
+    let late = verify(&request, NOW + 400, |_| Some(Arc::clone(&key))).expect_err("refused");
+    let late = late.into_response();
+    assert_eq!(client.verify(&late, NOW), Err(Unverified::Reported(Tsig::BAD_TIME)));
+    let (mut client, messages) = exchange(&key, 1);
+    assert_eq!(client.verify(&messages[0], NOW - 1), Err(Unverified::Time(301)));
+    let (_, of_another) = exchange(&other, 1);
+    let (mut client, _) = exchange(&key, 1);
+    assert_eq!(client.verify(&of_another[0], NOW), Err(Unverified::Form));
+}
+
 #[test]
 fn md5_is_refused_by_name() {
     let key = key(Algorithm::Sha256);

@@ -58,7 +58,8 @@ pub fn run(root: &Path, scope: Scope, folder: Option<&str>) -> io::Result<()> {
         )));
     }
     let began = Instant::now();
-    let outcomes = schedule::run(jobs, &logs, &left, &read_times(&times));
+    let mut outcomes = schedule::run(&mut jobs, &logs, &left, &read_times(&times));
+    schedule::run_failed_again(&jobs, &mut outcomes, &logs, &left);
     write_times(&times, &outcomes)?;
     let left = fs::read_to_string(&left).unwrap_or_default();
     outcome::report(&outcomes, &left, &logs, (build_seconds, began.elapsed().as_secs()))

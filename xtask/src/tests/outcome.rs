@@ -8,6 +8,8 @@ use std::process::ExitStatus;
 /// Lines of a failure that are repeated at the end.
 const FAILURE_LINES: usize = 12;
 const SLOWEST: usize = 10;
+/// What libtest ends with when a test failed.
+const FAILED_CODE: i32 = 101;
 
 /// What came of one run of a test binary.
 #[derive(Debug, Default)]
@@ -21,6 +23,8 @@ pub struct Outcome {
     /// Names and seconds of tests that passed.
     times: Vec<(String, f64)>,
     failed: Vec<String>,
+    /// Tests that failed beside others and passed alone.
+    unsteady: Vec<String>,
     /// How many, by the first word of the reason.
     ignored: BTreeMap<String, usize>,
     /// Tests that libtest has called slow, and whose result has not come.
@@ -45,7 +49,11 @@ impl Outcome {
         outcome.take_out(&fs::read_to_string(left).unwrap_or_default());
         outcome.broken = match status {
             Err(error) => Some(error.to_string()),
-            Ok(status) if !status.success() && outcome.failed.is_empty() => {
+            // A run that ends by itself after a failed test has this code.
+            Ok(status)
+                if !status.success()
+                    && (outcome.failed.is_empty() || status.code() != Some(FAILED_CODE)) =>
+            {
                 Some(format!("it ended with {status}"))
             }
             Ok(_) => None,
@@ -104,6 +112,22 @@ impl Outcome {
         self.failed.is_empty() && self.broken.is_none()
     }
 
+    /// The tests that failed.
+    pub fn failed(&self) -> &[String] {
+        &self.failed
+    }
+
+    /// Whether it is the run of one test, which passed.
+    pub fn is_one_passed(&self) -> bool {
+        self.is_good() && self.passed == 1
+    }
+
+    /// Takes a failed test for one that passes alone.
+    pub fn set_unsteady(&mut self, test: &str) {
+        self.failed.retain(|failed| failed != test);
+        self.unsteady.push(test.to_owned());
+    }
+
     /// A line on it.
     pub fn line(&self) -> String {
         let word = if self.is_good() { "ok    " } else { "FAILED" };
@@ -114,13 +138,15 @@ impl Outcome {
         format!("{word} {:7.1} s  {}: {} passed{left}", self.seconds, self.label, self.passed)
     }
 
-    /// The first lines that a failed test printed.
+    /// What a failed test printed when it panicked.
     fn excerpt(&self, test: &str) -> String {
         let text = fs::read(&self.log).map(|b| String::from_utf8_lossy(&b).into_owned());
         let text = text.unwrap_or_default();
         let heading = format!("---- {test} stdout ----");
         let lines = text.lines().skip_while(|line| *line != heading).skip(1);
-        let lines = lines.take_while(|line| !line.starts_with("---- ")).take(FAILURE_LINES);
+        let lines: Vec<&str> = lines.take_while(|line| !line.starts_with("---- ")).collect();
+        let panic = lines.iter().position(|line| line.contains(" panicked at ")).unwrap_or(0);
+        let lines = lines[panic..].iter().take(FAILURE_LINES);
         lines.map(|line| format!("    {}\n", line.chars().take(200).collect::<String>())).collect()
     }
 }
@@ -140,12 +166,14 @@ pub fn report(
     print_ignored(outcomes);
     print_left(&left);
     let bad: Vec<&Outcome> = outcomes.iter().filter(|outcome| !outcome.is_good()).collect();
+    print_unsteady(outcomes);
     print_failures(&bad, logs);
     let passed: usize = outcomes.iter().map(|outcome| outcome.passed).sum();
     let failed: usize = outcomes.iter().map(|outcome| outcome.failed.len()).sum();
+    let unsteady: usize = outcomes.iter().map(|outcome| outcome.unsteady.len()).sum();
     println!(
-        "{passed} passed, {failed} failed, {} cannot run on this kernel; {} binaries; \
-         compiled in {build_seconds} s, ran {run_seconds} s",
+        "{passed} passed, {failed} failed, {unsteady} unsteady, {} cannot run on this kernel; \
+         {} binaries; compiled in {build_seconds} s, ran {run_seconds} s",
         left.len(),
         outcomes.len()
     );
@@ -191,6 +219,19 @@ fn print_left(left: &BTreeSet<&str>) {
     }
 }
 
+/// Tests that depend on what else the machine does. Each is a fault of the test, or of the program.
+fn print_unsteady(outcomes: &[Outcome]) {
+    let count: usize = outcomes.iter().map(|outcome| outcome.unsteady.len()).sum();
+    if count > 0 {
+        println!("\nUNSTEADY: {count} failed beside other tests and passed alone. Mend them:");
+    }
+    for outcome in outcomes {
+        for test in &outcome.unsteady {
+            print!("  {} {test}\n{}", outcome.label, outcome.excerpt(test));
+        }
+    }
+}
+
 fn print_failures(bad: &[&Outcome], logs: &Path) {
     for outcome in bad {
         println!("\n{} failed ({}):", outcome.label, outcome.log.display());
@@ -208,6 +249,11 @@ fn print_failures(bad: &[&Outcome], logs: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn tempfile() -> PathBuf {
+        std::env::temp_dir().join(format!("dunlin-xtask-outcome-{}", std::process::id()))
+    }
 
     #[test]
     fn results_of_libtest_are_read() {
@@ -229,5 +275,26 @@ mod tests {
         outcome.take_out("c\tno such thing in this kernel\nz\tno other thing\n");
         assert_eq!((outcome.passed, outcome.left), (1, 1));
         assert_eq!(outcome.line().matches("1 cannot run on this kernel").count(), 1);
+        outcome.set_unsteady("d");
+        assert!(outcome.is_good() && outcome.is_one_passed());
+        assert_eq!(outcome.unsteady, ["d"]);
+    }
+
+    /// A run that was ended from outside is not good because its failed test passes alone.
+    #[test]
+    fn run_that_was_killed_stays_broken() {
+        let log = tempfile();
+        fs::write(&log, "test d ... FAILED <0.1s>\ntest e has been running for over 60 s\n")
+            .expect("a log");
+        let of = |status| {
+            let status = Ok(ExitStatus::from_raw(status));
+            let mut outcome = Outcome::read("some", &log, Path::new("/absent"), status, 1.0);
+            outcome.set_unsteady("d");
+            outcome.is_good()
+        };
+        assert!(of(101 << 8));
+        assert!(!of(124 << 8), "a limit of time");
+        assert!(!of(9), "a signal");
+        fs::remove_file(&log).expect("a log");
     }
 }

@@ -18,6 +18,9 @@ use std::time::Instant;
 /// not hide what the others say.
 const LIMIT_MINUTES: u32 = 20;
 
+/// Failed tests that are run once more, each alone. More than that have another reason than load.
+const AGAIN_MAX: usize = 5;
+
 /// Tests that a job runs side by side on each CPU: most of them wait for a server.
 const TESTS_A_CPU: usize = 2;
 
@@ -68,6 +71,18 @@ impl Job {
             folder: root.to_owned(),
             is_integration: false,
             is_cargo: true,
+        }
+    }
+
+    /// The run of one of its tests.
+    fn only(&self, test: &str) -> Self {
+        Self {
+            label: format!("{} again {test}", self.label),
+            program: self.program.clone(),
+            arguments: ["--include-ignored", "--exact", test].map(str::to_owned).to_vec(),
+            folder: self.folder.clone(),
+            is_integration: self.is_integration,
+            is_cargo: self.is_cargo,
         }
     }
 
@@ -132,7 +147,7 @@ fn list_ignored(binary: &Binary) -> io::Result<Vec<String>> {
 
 /// Runs jobs, as many side by side as there are CPUs, and prints a line on each.
 pub fn run(
-    mut jobs: Vec<Job>,
+    jobs: &mut [Job],
     logs: &Path,
     left: &Path,
     times: &HashMap<String, f64>,
@@ -140,6 +155,7 @@ pub fn run(
     // The longest first.
     let expected = |job: &Job| times.get(&job.label).copied().unwrap_or_else(|| job.guess());
     jobs.sort_by(|one, other| expected(other).total_cmp(&expected(one)));
+    let jobs = &*jobs;
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     thread::scope(|scope| {
         for _ in 0..cpus() {
@@ -153,6 +169,26 @@ pub fn run(
         }
     });
     outcomes.into_inner().expect("no panic")
+}
+
+/// Runs failed tests once more, each alone, if they are few. One that passes then depends on what
+/// else the machine does: that is reported by name, and is no reason to refuse all.
+pub fn run_failed_again(jobs: &[Job], outcomes: &mut [Outcome], logs: &Path, left: &Path) {
+    let count: usize = outcomes.iter().map(|outcome| outcome.failed().len()).sum();
+    if count > AGAIN_MAX {
+        return;
+    }
+    for outcome in outcomes {
+        let job = jobs.iter().find(|job| job.label == outcome.label && !job.is_cargo);
+        let Some(job) = job else { continue };
+        for test in outcome.failed().to_vec() {
+            let again = one(&job.only(&test), logs, left);
+            let _ = writeln!(io::stdout(), "{}", again.line());
+            if again.is_one_passed() {
+                outcome.set_unsteady(&test);
+            }
+        }
+    }
 }
 
 fn one(job: &Job, logs: &Path, left: &Path) -> Outcome {

@@ -25,9 +25,13 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// The CPUs that workers start on.
+    /// The CPUs that workers start on. If one was taken since they were placed, the first
+    /// [`follow`](Self::follow) places them again.
     pub fn new(cpus: WorkerCpus, plan_cores: CorePlanner) -> Self {
-        Self { plan_cores, allowed: cpu::allowed().unwrap_or_default(), cpus }
+        let allowed = cpu::allowed().unwrap_or_default();
+        let is_current = cpus.iter().flatten().all(|&cpu| allowed.contains(cpu));
+        let allowed = if is_current { allowed } else { CpuList::default() };
+        Self { plan_cores, allowed, cpus }
     }
 
     /// The CPU of each worker.
@@ -273,6 +277,16 @@ mod tests {
         let cores = worker_cpus("server.workers = \"cores\"").expect("CPUs");
         assert_eq!(cores, [allowed.iter().next_back()]);
         assert!((1..=allowed.as_slice().len()).contains(&worker_cpus("").expect("CPUs").len()));
+    }
+
+    #[test]
+    fn workers_are_placed_again_when_a_cpu_was_taken_before_they_started() {
+        let config = Config::parse(Path::new("f"), "server.workers = 1").expect("a config");
+        let plan: CorePlanner = |_, _, _| Err("no plan".into());
+        let mut stale = Placement::new(vec![Some(cpu::limits::CPUS_MAX - 1)], plan);
+        assert!(stale.follow(&config));
+        assert_eq!(stale.cpus(), [None]);
+        assert!(!stale.follow(&config), "once");
     }
 
     #[test]

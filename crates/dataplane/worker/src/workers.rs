@@ -56,11 +56,7 @@ impl<P: Port + Send + 'static> Workers<P> {
             workers.all_buffers.push(buffers);
             workers.counters.push(worker.counters());
             let thread = spawn(format!("worker-{index}"), on_failure.clone(), move || {
-                if let Some(cpu) = setup.cpu {
-                    cpu::pin(cpu).map_err(|error| {
-                        io::Error::new(error.kind(), format!("cannot pin it to CPU {cpu}: {error}"))
-                    })?;
-                }
+                setup.cpu.map_or(Ok(()), pin)?;
                 worker.run()
             })?;
             workers.threads.push(thread);
@@ -96,6 +92,18 @@ impl<P: Port + Send + 'static> Workers<P> {
             self.all_buffers.iter().map(|buffers| buffers.send(ports.next().unwrap_or_default()));
         let given: io::Result<Vec<_>> = given.collect();
         given?.iter().try_for_each(|carried_out| port_changes::wait(carried_out, LEND_MAX))
+    }
+}
+
+/// Pins this thread. A CPU that was taken from the process after its workers were placed is no
+/// failure: the worker runs on the others, and the next placement moves it.
+fn pin(cpu: usize) -> io::Result<()> {
+    let pinned = cpu::pin(cpu);
+    match cpu::allowed() {
+        Ok(allowed) if pinned.is_err() && !allowed.contains(cpu) => Ok(()),
+        _ => pinned.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot pin it to CPU {cpu}: {error}"))
+        }),
     }
 }
 

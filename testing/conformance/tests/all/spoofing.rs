@@ -113,7 +113,8 @@ fn off_path_attacker_is_not_believed() {
         println!("| {knows:?} | {forged} | {reached} | {all} | {right} | {accepted} |");
         assert_eq!(accepted, 0);
         assert!(right * 100 >= all * 95, "{sum:?}");
-        let wanted = number("DUNLIN_SPOOFING_RATE", 20_000) * seconds / 4;
+        // Only the campaign has the machine for itself.
+        let wanted = number("DUNLIN_SPOOFING_RATE", 1_000) * seconds / 4;
         assert!(forged >= wanted, "only {forged} of {wanted}");
         assert!(knows == Knows::Names || reached >= forged / 4, "only {reached} reached a socket");
     }

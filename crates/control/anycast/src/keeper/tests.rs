@@ -91,7 +91,11 @@ fn routes_last_as_long_as_heartbeats_say_so() {
     wait_for_routes(&spaces, &server);
     spaces.run("ip -n {s} route flush table 153");
     wait_for_routes(&spaces, &server);
-    spaces.run("ip -n {s} link del dunlin0");
+    // The keeper removes it, too, while no heartbeat comes.
+    wait::until("a device that can be removed", || {
+        beat(&server, true);
+        spaces.told_by("ip -n {s} link del dunlin0").ok()
+    });
     wait_for_routes(&spaces, &server);
     // The end of the server.
     drop(server);

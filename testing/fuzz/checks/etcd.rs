@@ -5,7 +5,7 @@ use crate::limits::OPS_MAX;
 use crate::plan::replacement;
 use crate::staged::Move;
 use health::Finding;
-use model::{read_stored, write_stored};
+use model::{View, read_stored, write_stored};
 use wire::{Name, NameBuf, Rtype};
 
 const PREFIX: &str = "/dunlin/";
@@ -29,7 +29,9 @@ fn key(keys: &Keys, bytes: &[u8]) {
     let key = [PREFIX.as_bytes(), bytes].concat();
     let again = match keys.read(&key) {
         Some(ListedKey::Zone(zone)) => Some(keys.zone(zone.as_name())),
-        Some(ListedKey::Set(zone, name, rtype)) => Some(keys.set(zone.as_name(), &name, rtype)),
+        Some(ListedKey::Set(zone, name, view, rtype)) => {
+            Some(keys.set(zone.as_name(), &name, view, rtype))
+        }
         None => keys.read_state(&key).map(|(server, target)| keys.state(server, &target)),
     };
     assert!(again.is_none_or(|again| again.as_bytes() == key));
@@ -49,9 +51,11 @@ fn name(keys: &Keys, bytes: &[u8]) {
     if NameBuf::joined(relative, zone.as_name()).is_err() {
         return;
     }
-    let key = keys.set(zone.as_name(), relative, Rtype::A);
-    let read = keys.read(key.as_bytes());
-    assert_eq!(read, Some(ListedKey::Set(zone.clone(), relative.into(), Rtype::A)), "{key}");
+    for view in [View::DEFAULT, View::from_word("internal").expect("a view")] {
+        let key = keys.set(zone.as_name(), relative, view, Rtype::A);
+        let set = ListedKey::Set(zone.clone(), relative.into(), view, Rtype::A);
+        assert_eq!(keys.read(key.as_bytes()), Some(set), "{key}");
+    }
     let key = keys.zone(zone.as_name());
     assert_eq!(keys.read(key.as_bytes()), Some(ListedKey::Zone(zone)), "{key}");
 }

@@ -13,12 +13,12 @@ use wire::{Name, NameBuf, Rcode, Rtype};
 struct Rights;
 
 impl WriteRights for Rights {
-    fn may_write(&self, _: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
-        !is_denied(name, rtype)
+    fn may_write(&self, set: &SetKey) -> bool {
+        !is_denied(set.name.as_name(), set.rtype)
     }
 
-    fn covers(&self, _: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
-        !is_denied(name, rtype)
+    fn covers(&self, set: &SetKey) -> bool {
+        self.may_write(set)
     }
 
     fn hiding(&self, _: &SetKey) -> Hiding {

@@ -12,6 +12,7 @@ use hyper::header::CONTENT_TYPE;
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
 use model::BrokenRule;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
@@ -164,4 +165,12 @@ fn more_room(state: &ApiState, kib: usize) -> Result<OwnedSemaphorePermit, Probl
 fn too_long(len_max: usize) -> Problem {
     let detail = format!("the body is longer than {len_max} bytes: send it in parts");
     Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too-long", detail)
+}
+/// A field that is there, even as null.
+pub fn present<'de, D, T>(from: D) -> Result<Option<Option<T>>, D::Error>
+where
+    D: serde::Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    Option::deserialize(from).map(Some)
 }

@@ -1,5 +1,5 @@
 //! A zone as a stream: NDJSON with a record set in each line, or a zone file.
-use crate::body::PathParams;
+use crate::body::{PathParams, QueryParams};
 use crate::caller::Caller;
 use crate::condition::{is_known, tag};
 use crate::description::{ReadCondition, Refusals, ZonePath};
@@ -14,12 +14,15 @@ use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::{ACCEPT, CONTENT_TYPE, ETAG, HeaderName, HeaderValue, VARY};
 use hyper::{HeaderMap, StatusCode};
-use records::{Refused, Revision, StoredSet};
+use model::read_view;
+use records::{Refused, Revision, StoredSet, View};
+use serde::Deserialize;
 use std::fmt::Write;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use tokio::sync::OwnedSemaphorePermit;
+use utoipa::IntoParams;
 use wire::NameBuf;
 
 /// The media type of NDJSON.
@@ -93,6 +96,16 @@ impl Form {
     }
 }
 
+/// Query parameters of an export.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub struct ExportQuery {
+    /// Only the sets of this view. Default: those of all views as NDJSON, and those of all clients
+    /// as a zone file.
+    view: Option<String>,
+}
+
 /// The header field with the revision of an exported zone.
 const REVISION: HeaderName = HeaderName::from_static("dunlin-revision");
 
@@ -100,7 +113,7 @@ const REVISION: HeaderName = HeaderName::from_static("dunlin-revision");
 fn write_zone(
     records: &records::RecordService,
     caller: &Caller,
-    (zone, form): (&NameBuf, Form),
+    (zone, form, view): (&NameBuf, Form, Option<View>),
     pieces: &mut ChunkWriter,
 ) -> Result<(), Refused> {
     let (mut text, mut is_begun) = (String::new(), false);
@@ -109,7 +122,8 @@ fn write_zone(
             (pieces.revision, is_begun) = (revision, true);
             form.begin(zone, revision, &mut text);
         }
-        if caller.may(Verb::Read, &set.key) {
+        let is_wanted = view.is_none_or(|view| view == set.key.view);
+        if is_wanted && caller.may(Verb::Read, &set.key) {
             form.write(&set, &mut text);
         }
         let written = io::Write::write_all(pieces, text.as_bytes());
@@ -140,6 +154,7 @@ pub fn begin_export(
     get, path = "/v1/zones/{zone}/export", tag = "rrsets",
     params(
         ZonePath,
+        ExportQuery,
         ("Accept" = Option<String>, Header,
             description = "`application/x-ndjson`, a set a line, or `text/dns`, a zone file"),
         ReadCondition,
@@ -156,6 +171,7 @@ pub async fn export(
     State(state): State<ApiState>,
     Extension(caller): Extension<Caller>,
     PathParams(ZonePath { zone }): PathParams<ZonePath>,
+    QueryParams(query): QueryParams<ExportQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let zone = read_name(&zone, "zone")?;
@@ -164,10 +180,13 @@ pub async fn export(
         let detail = format!("there are {NDJSON} and {ZONE_FILE}");
         Problem::new(StatusCode::NOT_ACCEPTABLE, "not-acceptable", detail)
     })?;
+    let view = query.view.as_deref().map(|text| read_view(text, "view")).transpose()?;
+    // A zone file is that of one view.
+    let view = view.or((form == Form::ZoneFile).then_some(View::DEFAULT));
     let turn = begin_export(&state, &caller)?;
     let records = state.records()?.clone();
     let write =
-        move |pieces: &mut ChunkWriter| write_zone(&records, &caller, (&zone, form), pieces);
+        move |pieces: &mut ChunkWriter| write_zone(&records, &caller, (&zone, form, view), pieces);
     let streamed = StreamedResponse::start(turn, write).await?;
     let revision = streamed.revision;
     let mut response = match is_known(&headers, revision) {

@@ -139,7 +139,7 @@ impl Caller {
 
     /// Whether a grant allows this verb on a record set.
     pub fn may(&self, verb: Verb, key: &SetKey) -> bool {
-        self.principal.may(verb, key.zone.as_name(), key.name.as_name(), key.rtype)
+        self.principal.may(verb, key)
     }
 
     /// Refuses unless a grant allows this verb on anything in a zone. Without one, the response
@@ -175,7 +175,7 @@ impl Caller {
         if *rtype != Rtype::DNAME && (*rtype != Rtype::NS || name == zone) {
             return Ok(());
         }
-        self.judge(self.principal.may_below(Verb::Write, zone, name, *rtype), || {
+        self.judge(self.principal.may_below(Verb::Write, key), || {
             format!(
                 "write {name} {rtype} in the zone {zone}, which hides every name below it (it \
                  needs `write {zone} *.{name} {rtype}` too)"

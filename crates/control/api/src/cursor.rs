@@ -28,7 +28,7 @@ fn parse(text: &str, zone: &NameBuf) -> Option<SetKey> {
     let (rtype, name) = bytes.split_first_chunk::<2>()?;
     let parsed = Name::parse(name).ok().filter(|parsed| parsed.len() == name.len())?;
     let rtype = Rtype(u16::from_be_bytes(*rtype));
-    Some(SetKey { zone: zone.clone(), name: parsed.into(), rtype, view: View::Default })
+    Some(SetKey { zone: zone.clone(), name: parsed.into(), rtype, view: View::DEFAULT })
 }
 
 #[cfg(test)]
@@ -39,7 +39,7 @@ mod tests {
     fn only_a_written_cursor_is_read() {
         let name = |text: &str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
         let zone = name("example.org");
-        let (name, view) = (name("\\000\\255.example.org"), View::Default);
+        let (name, view) = (name("\\000\\255.example.org"), View::DEFAULT);
         let key = SetKey { zone: zone.clone(), name, rtype: Rtype::TXT, view };
         let text = write(&key);
         assert_eq!(read(&text, &zone).expect("as it was"), key);

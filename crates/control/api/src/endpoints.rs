@@ -164,7 +164,7 @@ fn sets_of(records: &records::RecordService, name: &NameBuf) -> Result<Vec<Store
     let mut zone = name.clone();
     loop {
         let key =
-            |rtype| SetKey { zone: zone.clone(), name: name.clone(), rtype, view: View::Default };
+            |rtype| SetKey { zone: zone.clone(), name: name.clone(), rtype, view: View::DEFAULT };
         let found = [Rtype::A, Rtype::AAAA].map(|rtype| records.set(&key(rtype)));
         match found {
             [Err(Refused::NoSuchZone), _] => {}

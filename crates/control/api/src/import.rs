@@ -13,13 +13,14 @@ use crate::problem::{Problem, plainly};
 use crate::receipt::{Wait, WaitQuery, WarningBody, wait_for, warnings, written};
 use crate::state::{ApiState, blocking};
 use crate::text::{SetBody, read_name, read_owner, read_type};
+use crate::views::view_or_all;
 use axum::body::Body;
 use axum::extract::{Extension, Request, State};
 use axum::response::{IntoResponse, Response};
 use bytes::BytesMut;
 use hyper::StatusCode;
 use hyper::header::ETAG;
-use model::{BrokenRule, read_value};
+use model::{BrokenRule, read_value, read_view};
 use records::{
     Batch, Edit, Policy, Precondition, Refused, Revision, SetKey, SetValue, SetWarning, View,
     WriteContext, WriteResult,
@@ -45,6 +46,9 @@ pub struct ImportQuery {
     /// The reason of the write, for the journal and the audit log.
     #[param(max_length = 255)]
     reason: Option<String>,
+    /// The view of the sets of a zone file; each line of NDJSON names its own. Default: that of all
+    /// clients.
+    view: Option<String>,
     /// `true`: import a zone file that does not end with a newline, although its end may be
     /// missing.
     #[serde(default)]
@@ -91,7 +95,7 @@ struct Import {
     /// Bytes of the lines in the next batch.
     waiting_len: usize,
     /// The keys of the next batch, each once.
-    known: HashSet<(Box<[u8]>, u16)>,
+    known: HashSet<(Box<[u8]>, View, u16)>,
     under_way: VecDeque<PendingBatch>,
     /// The author, the reason, and the condition of the next batch.
     context: WriteContext,
@@ -142,7 +146,7 @@ impl Import {
             SetKey { zone: self.zone.clone(), name: name.clone(), rtype: *rtype, view: *view };
         let allowed = self.caller.check_put(&key);
         allowed.map_err(|problem| problem.at_line(placed.line))?;
-        let id = (name.as_name().as_bytes().to_ascii_lowercase().into(), rtype.0);
+        let id = (name.as_name().as_bytes().to_ascii_lowercase().into(), *view, rtype.0);
         let is_full = self.waiting.len() >= IMPORT_BATCH || self.waiting_len >= IMPORT_BATCH_LEN;
         if is_full || self.known.contains(&id) {
             self.flush().await?;
@@ -195,7 +199,7 @@ impl Import {
                     zone: self.zone.clone(),
                     name,
                     rtype,
-                    view: View::Default,
+                    view: View::DEFAULT,
                 };
                 self.doubtful.extend(warnings.into_iter().take(room).map(key));
                 self.done.rrsets += lines.len() as u64;
@@ -288,7 +292,8 @@ pub async fn import(
 ) -> Result<Response, Problem> {
     let zone = read_name(&zone, "zone")?;
     caller.check_in(Verb::Write, zone.as_name())?;
-    let ImportQuery { wait, reason, accept_loss } = query;
+    let ImportQuery { wait, reason, view, accept_loss } = query;
+    let view = view_or_all(view.as_deref(), "view")?;
     let waiting = WaitQuery { wait, reason };
     let context = waiting.context(&caller, expected(request.headers())?)?;
     let form = Form::of(&media(request.headers()));
@@ -299,7 +304,7 @@ pub async fn import(
     let mut import = Import::new(state, caller, zone, context);
     let taken = match form {
         Form::Ndjson => lines(&mut import, request.into_body()).await,
-        Form::ZoneFile => zone_file(&mut import, request.into_body(), accept_loss).await,
+        Form::ZoneFile => zone_file(&mut import, request.into_body(), (view, accept_loss)).await,
     };
     let done = match taken {
         Ok(()) => import.finish(wait).await,
@@ -355,18 +360,24 @@ fn read_line(text: &[u8], origin: Name<'_>) -> Result<Edit, Problem> {
         .map_err(|why| Problem::unreadable("line", format!("is not a record set: {why}")))?;
     let name = read_owner(&set.name, origin, "name")?;
     let rtype = read_type(&set.rtype, "type")?;
+    let view = read_view(&set.view, "view")?;
     let value = read_value(&set.value(), rtype, "")?;
-    Ok(Edit::put(name, rtype, value))
+    Ok(Edit { view, ..Edit::put(name, rtype, value) })
 }
 
 /// Reads a zone file. Its sets are complete only at its end.
-async fn zone_file(import: &mut Import, body: Body, accept_loss: bool) -> Result<(), Problem> {
+async fn zone_file(
+    import: &mut Import,
+    body: Body,
+    (view, accept_loss): (View, bool),
+) -> Result<(), Problem> {
     let read = whole(&import.state, body, ZONE_FILE_LEN_MAX, ZONE_FILE_WEIGHT);
     // The reserved memory covers the sets too.
     let (text, _room) = read.await?;
     let zone = import.zone.clone();
     let gathered = blocking(move || gather(&text, zone.as_name(), accept_loss)).await??;
-    for placed in gathered {
+    for mut placed in gathered {
+        placed.edit.view = view;
         import.take(placed).await?;
     }
     Ok(())

@@ -8,7 +8,7 @@ use crate::state::ApiState;
 use crate::text::read_name;
 use axum::extract::{Extension, State};
 use model::{ValueBody, write_value};
-use records::{ChangeKind, JournalEntry, Revision, SetKey, SetValue, WrittenSet};
+use records::{ChangeKind, JournalEntry, Revision, SetKey, SetValue, View, WrittenSet};
 use serde::{Deserialize, Serialize};
 use std::time::SystemTime;
 use utoipa::{IntoParams, ToSchema};
@@ -95,6 +95,9 @@ pub struct JournalChange {
     name: String,
     #[serde(rename = "type")]
     rtype: String,
+    /// The view; absent: that of all clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    view: Option<String>,
     /// The content before; null: the set did not exist. Absent if it existed and its data is not
     /// kept.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,11 +189,15 @@ pub fn describe_change(
     let key = SetKey { zone: zone.clone(), name, rtype: *rtype, view: *view };
     let held = |value: &Option<SetValue>| match value {
         None => Some(None),
-        Some(value) => value.is_kept().then(|| Some(write_value(*rtype, value))),
+        Some(value) => value.is_kept().then(|| {
+            let view = view.word().to_owned();
+            Some(ValueBody { view, ..write_value(*rtype, value) })
+        }),
     };
     caller.may(Verb::Read, &key).then(|| JournalChange {
         name: key.name.to_string(),
         rtype: rtype.to_string(),
+        view: Some(view.word().to_owned()).filter(|_| *view != View::DEFAULT),
         before: held(before),
         after: held(after),
     })

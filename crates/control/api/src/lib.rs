@@ -45,6 +45,7 @@ mod state;
 mod store;
 mod stream;
 mod text;
+mod views;
 mod zones;
 
 pub use counters::ApiCounters;

@@ -98,6 +98,8 @@ pub const AUDIT_NAMES_MAX: usize = 20;
 pub const PRINCIPAL_LEN_MAX: usize = 64;
 /// Grants of one principal.
 pub const GRANTS_MAX: usize = 64;
+/// Views that one grant names.
+pub const GRANT_VIEWS_MAX: usize = 16;
 /// Types that one grant names.
 pub const GRANT_TYPES_MAX: usize = 32;
 /// Prefixes of addresses in one grant.

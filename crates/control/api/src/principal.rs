@@ -1,7 +1,9 @@
 //! Principals and their grants.
-use crate::limits::{GRANT_PREFIXES_MAX, GRANT_TYPES_MAX, GRANTS_MAX, PRINCIPAL_LEN_MAX};
+use crate::limits::{
+    GRANT_PREFIXES_MAX, GRANT_TYPES_MAX, GRANT_VIEWS_MAX, GRANTS_MAX, PRINCIPAL_LEN_MAX,
+};
 use limit::Prefix;
-use records::{Hiding, SetKey, WriteRights};
+use records::{Hiding, SetKey, View, WriteRights};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -125,8 +127,8 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// A grant: `VERBS [ZONE [NAMES [TYPES]]]`, for example
-/// `read,write example.org *.web.example.org A,AAAA`; or `endpoints PREFIXES`, for example
+/// A grant: `VERBS [ZONE [NAMES [TYPES [VIEWS]]]]`, for example
+/// `read,write example.org *.web.example.org A,AAAA internal`; or `endpoints PREFIXES`, for example
 /// `endpoints 192.0.2.0/24,2001:db8::/32`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -138,6 +140,8 @@ pub struct Grant {
     pub names: Pattern,
     /// Types of the sets; empty: all.
     pub types: Vec<Rtype>,
+    /// Views of the sets; empty: all.
+    pub views: Vec<View>,
     /// Addresses, for the verb `endpoints`.
     pub addresses: Vec<Prefix>,
 }
@@ -159,11 +163,12 @@ impl FromStr for Grant {
         }
         let names = words.next().map_or(Ok(Pattern::All), Pattern::from_str)?;
         let types = words.next().map_or(Ok(Vec::new()), read_types)?;
+        let views = words.next().map_or(Ok(Vec::new()), read_views)?;
         if let Some(word) = words.next() {
             return Err(format!("unexpected word {word:?}; {GRANT_FORM}"));
         }
         let (zones, addresses) = (zones.unwrap_or(Pattern::All), Vec::new());
-        Ok(Self { verbs, zones, names, types, addresses })
+        Ok(Self { verbs, zones, names, types, views, addresses })
     }
 }
 
@@ -184,21 +189,26 @@ impl Grant {
         if addresses.len() > GRANT_PREFIXES_MAX {
             return Err(format!("a grant names {GRANT_PREFIXES_MAX} prefixes at most"));
         }
-        let (names, types) = (Pattern::All, Vec::new());
-        Ok(Self { verbs, zones: Pattern::All, names, types, addresses })
+        let (names, types, views) = (Pattern::All, Vec::new(), Vec::new());
+        Ok(Self { verbs, zones: Pattern::All, names, types, views, addresses })
     }
 
-    /// Whether it allows writes, but not of all names and types of its zones.
+    /// Whether it is about all sets of its zones.
+    fn is_of_all(&self) -> bool {
+        self.names == Pattern::All && self.types.is_empty() && self.views.is_empty()
+    }
+
+    /// Whether it allows writes, but not of all names, types and views of its zones.
     pub fn limits_writes(&self) -> bool {
-        let is_whole = self.names == Pattern::All && self.types.is_empty();
-        self.verbs.contains(&Verb::Write) && !is_whole
+        self.verbs.contains(&Verb::Write) && !self.is_of_all()
     }
 
     /// Whether it is about a record set.
-    fn matches(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
-        self.zones.matches(zone)
-            && self.names.matches(name)
-            && (self.types.is_empty() || self.types.contains(&rtype))
+    fn matches(&self, SetKey { zone, name, rtype, view }: &SetKey) -> bool {
+        self.zones.matches(zone.as_name())
+            && self.names.matches(name.as_name())
+            && (self.types.is_empty() || self.types.contains(rtype))
+            && (self.views.is_empty() || self.views.contains(view))
     }
 
     /// Refuses a grant that can never match a request.
@@ -213,22 +223,24 @@ impl Grant {
         if let Some(rtype) = self.types.iter().find(|rtype| rtype.is_meta()) {
             return never(format!("no record has the type {rtype}"));
         }
-        let is_whole = self.names == Pattern::All && self.types.is_empty();
+        let is_whole = self.is_of_all();
         if self.verbs.contains(&Verb::HideWildcard) && !self.verbs.contains(&Verb::Write) {
             return never("`hide-wildcard` is about writes: add `write`".into());
         }
         if self.verbs == [Verb::Operate] && !(is_whole && self.zones == Pattern::All) {
-            return never("`operate` is about the server: leave out zone, names and types".into());
+            return never(
+                "`operate` is about the server: leave out zone, names, types and views".into(),
+            );
         }
         if self.verbs == [Verb::Zones] && !is_whole {
-            return never("`zones` is about whole zones: leave out names and types".into());
+            return never("`zones` is about whole zones: leave out names, types and views".into());
         }
         Ok(())
     }
 }
 
-const GRANT_FORM: &str = "a grant is `VERBS ZONE [NAMES [TYPES]]`, such as `read,write example.org \
-                          *.example.org A,AAAA`";
+const GRANT_FORM: &str = "a grant is `VERBS ZONE [NAMES [TYPES [VIEWS]]]`, such as \
+                          `read,write example.org *.example.org A,AAAA`";
 
 const ENDPOINTS_FORM: &str = "a grant for addresses is `endpoints PREFIXES`, such as `endpoints \
                               192.0.2.0/24,2001:db8::/32`";
@@ -255,6 +267,20 @@ fn read_types(text: &str) -> Result<Vec<Rtype>, String> {
     }
 }
 
+fn read_views(text: &str) -> Result<Vec<View>, String> {
+    if text == "*" {
+        return Ok(Vec::new());
+    }
+    let read = |word: &str| {
+        View::from_word(word).ok_or_else(|| format!("{word:?} is not the name of a view"))
+    };
+    let views: Vec<View> = text.split(',').map(read).collect::<Result<_, _>>()?;
+    match views.len() > GRANT_VIEWS_MAX {
+        true => Err(format!("a grant names {GRANT_VIEWS_MAX} views at most, or `*`")),
+        false => Ok(views),
+    }
+}
+
 impl fmt::Display for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verbs: Vec<&str> = self.verbs.iter().map(|verb| verb.word()).collect();
@@ -267,11 +293,11 @@ impl fmt::Display for Grant {
             return f.write_str(Verb::Operate.word());
         }
         write!(f, "{} {} {} ", verbs.join(","), self.zones, self.names)?;
-        if self.types.is_empty() {
-            return f.write_str("*");
-        }
         let types: Vec<String> = self.types.iter().map(ToString::to_string).collect();
-        f.write_str(&types.join(","))
+        let types = types.join(",");
+        f.write_str(if types.is_empty() { "*" } else { &types })?;
+        let views: Vec<&str> = self.views.iter().map(View::word).collect();
+        if views.is_empty() { Ok(()) } else { write!(f, " {}", views.join(",")) }
     }
 }
 
@@ -288,19 +314,18 @@ pub struct Principal {
 }
 
 impl WriteRights for Principal {
-    fn may_write(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
-        self.may(Verb::Write, zone, name, rtype)
+    fn may_write(&self, set: &SetKey) -> bool {
+        self.may(Verb::Write, set)
     }
 
-    fn covers(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
-        self.may(Verb::Write, zone, name, rtype) && self.may_below(Verb::Write, zone, name, rtype)
+    fn covers(&self, set: &SetKey) -> bool {
+        self.may(Verb::Write, set) && self.may_below(Verb::Write, set)
     }
 
     fn hiding(&self, set: &SetKey) -> Hiding {
-        let SetKey { zone, name, rtype, .. } = set;
         let may = |verb| {
             let mut grants = self.of(Verb::Write).filter(|grant| grant.verbs.contains(&verb));
-            grants.any(|grant| grant.matches(zone.as_name(), name.as_name(), *rtype))
+            grants.any(|grant| grant.matches(set))
         };
         match self.may_hide_with_warning {
             _ if may(Verb::HideWildcard) => Hiding::Allowed,
@@ -335,7 +360,8 @@ impl Principal {
         // `operate` is for all addresses, too.
         let verbs = vec![Verb::Read, Verb::Write, Verb::HideWildcard, Verb::Zones, Verb::Operate];
         let (zones, names) = (Pattern::All, Pattern::All);
-        let all = Grant { verbs, zones, names, types: Vec::new(), addresses: Vec::new() };
+        let (types, views, addresses) = (Vec::new(), Vec::new(), Vec::new());
+        let all = Grant { verbs, zones, names, types, views, addresses };
         let name = format!("local:{uid}");
         Self { name, grants: vec![all], may_hide_with_warning: false }
     }
@@ -347,36 +373,34 @@ impl Principal {
 
     /// Whether a grant allows this verb on the whole zone.
     pub fn may_all_of(&self, verb: Verb, zone: Name<'_>) -> bool {
-        let is_whole = |grant: &Grant| grant.names == Pattern::All && grant.types.is_empty();
-        self.of(verb).any(|grant| grant.zones.matches(zone) && is_whole(grant))
+        self.of(verb).any(|grant| grant.zones.matches(zone) && grant.is_of_all())
     }
 
     /// Whether a grant allows this verb on all zones and everything in them.
     pub fn may_everything(&self, verb: Verb) -> bool {
-        let is_all = |grant: &Grant| {
-            let Grant { zones, names, types, .. } = grant;
-            *zones == Pattern::All && *names == Pattern::All && types.is_empty()
-        };
-        self.of(verb).any(is_all)
+        self.of(verb).any(|grant| grant.zones == Pattern::All && grant.is_of_all())
     }
 
     /// Whether a grant allows this verb on a record set.
-    pub fn may(&self, verb: Verb, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
-        self.of(verb).any(|grant| grant.matches(zone, name, rtype))
+    pub fn may(&self, verb: Verb, set: &SetKey) -> bool {
+        self.of(verb).any(|grant| grant.matches(set))
     }
 
-    /// Whether grants allow this verb on sets of a type at every name below a name of a zone.
-    pub fn may_below(&self, verb: Verb, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool {
+    /// Whether grants allow this verb on sets of the type and view of a set at every name below it.
+    pub fn may_below(&self, verb: Verb, set: &SetKey) -> bool {
+        let SetKey { zone, name, rtype, view } = set;
         self.of(verb).any(|grant| {
-            grant.zones.matches(zone)
-                && grant.names.matches_below(name)
-                && (grant.types.is_empty() || grant.types.contains(&rtype))
+            grant.zones.matches(zone.as_name())
+                && grant.names.matches_below(name.as_name())
+                && (grant.types.is_empty() || grant.types.contains(rtype))
+                && (grant.views.is_empty() || grant.views.contains(view))
         })
     }
 
     /// Whether grants allow this verb on a name of a zone and on all names below it, for all types.
     pub fn may_subtree(&self, verb: Verb, zone: Name<'_>, name: Name<'_>) -> bool {
-        let of_zone = |grant: &&Grant| grant.zones.matches(zone) && grant.types.is_empty();
+        let is_of_all = |grant: &Grant| grant.types.is_empty() && grant.views.is_empty();
+        let of_zone = |grant: &&Grant| grant.zones.matches(zone) && is_of_all(grant);
         self.of(verb).filter(of_zone).any(|grant| grant.names.matches(name))
             && self.of(verb).filter(of_zone).any(|grant| grant.names.matches_below(name))
     }

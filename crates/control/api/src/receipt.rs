@@ -124,7 +124,7 @@ impl From<SetWarning> for WarningBody {
 pub fn warnings(caller: &Caller, zone: &NameBuf, found: Vec<SetWarning>) -> Vec<WarningBody> {
     let may_read = |warning: &SetWarning| {
         let (zone, name, rtype) = (zone.clone(), warning.name.clone(), warning.rtype);
-        let key = SetKey { zone, name, rtype, view: View::Default };
+        let key = SetKey { zone, name, rtype, view: View::DEFAULT };
         caller.may(Verb::Read, &key) || caller.may(Verb::Write, &key)
     };
     found.into_iter().filter(may_read).map(WarningBody::from).collect()

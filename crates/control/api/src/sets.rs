@@ -1,5 +1,5 @@
 //! `/v1/zones/{zone}/rrsets`: reads and writes record sets.
-use crate::body::{Json, PathParams, QueryParams, check_count, page_limit};
+use crate::body::{Json, PathParams, QueryParams, check_count, page_limit, present};
 use crate::caller::Caller;
 use crate::condition::{expected, is_known, tag};
 use crate::cursor;
@@ -13,7 +13,8 @@ use crate::problem::{Problem, plainly};
 use crate::receipt::{Receipt, WaitQuery, receipt};
 use crate::shadow::{ShadowBody, put_keys};
 use crate::state::{ApiState, blocking};
-use crate::text::{SetBody, read_name, read_owner, read_type, write_set};
+use crate::text::{SetBody, read_name, read_owner, read_prefix, read_type, write_set};
+use crate::views::{SetQuery, ViewQuery, check_view, missing, view_or_all};
 use axum::extract::{Extension, State};
 use axum::response::{IntoResponse, Response};
 use hyper::header::ETAG;
@@ -28,7 +29,7 @@ use records::{
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use wire::{Name, NameBuf};
+use wire::Name;
 
 /// A record set as it is stored.
 #[derive(Debug, Serialize, ToSchema)]
@@ -45,7 +46,7 @@ pub struct RecordSet {
     /// The members with their tiers, weights and locations, if any has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     members: Option<Vec<MemberBody>>,
-    /// The view: `default`.
+    /// The view: `default`, that of all clients, or a named one.
     view: String,
     /// Which of the records an answer has.
     policy: String,
@@ -96,6 +97,8 @@ pub struct SetsQuery {
     /// Only this type.
     #[serde(rename = "type")]
     rtype: Option<String>,
+    /// The sets of this view. Default: those of all clients.
+    view: Option<String>,
     /// Only sets after this cursor: `next` of the page before.
     after: Option<String>,
     /// Maximum number of sets.
@@ -127,7 +130,7 @@ pub struct Change {
     /// Its type.
     #[serde(rename = "type")]
     rtype: String,
-    /// The view: `default`.
+    /// The view. Default: that of all clients.
     view: Option<String>,
     /// The condition: `absent`, `present`, or the revision of its last write.
     #[serde(rename = "if")]
@@ -152,15 +155,6 @@ pub struct TakenMembers {
     data: Vec<String>,
 }
 
-/// A field that is there, even as null.
-fn present<'de, D, T>(from: D) -> Result<Option<Option<T>>, D::Error>
-where
-    D: serde::Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Option::deserialize(from).map(Some)
-}
-
 /// The condition of a change.
 #[derive(Clone, Copy, Debug, Deserialize, ToSchema)]
 #[serde(untagged)]
@@ -181,10 +175,11 @@ enum ExpectWord {
     Present,
 }
 
-fn key(path: &SetPath) -> Result<SetKey, Problem> {
+fn key(path: &SetPath, view: Option<&str>) -> Result<SetKey, Problem> {
     let zone = read_name(&path.zone, "zone")?;
     let name = read_owner(&path.name, zone.as_name(), "name")?;
-    Ok(SetKey { zone, name, rtype: read_type(&path.r#type, "type")?, view: View::Default })
+    let rtype = read_type(&path.r#type, "type")?;
+    Ok(SetKey { zone, name, rtype, view: view_or_all(view, "view")? })
 }
 
 fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
@@ -224,20 +219,6 @@ fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
     }
 }
 
-/// Parses the begin of a name, relative to a zone.
-fn read_prefix(text: &str, zone: Name<'_>) -> Result<NameBuf, Problem> {
-    if text == "@" {
-        return Ok(zone.into());
-    }
-    let read = NameBuf::from_text(text.as_bytes(), zone).ok().filter(|_| !text.ends_with('.'));
-    let mut name = read.ok_or_else(|| {
-        let what = "is not the beginning of a name, relative to the zone and without a final dot";
-        Problem::invalid("prefix", BrokenRule::NAME, what)
-    })?;
-    name.make_lowercase();
-    Ok(name)
-}
-
 /// Record sets of a zone that the caller may read. The entity tag is that of the zone.
 #[utoipa::path(
     get, path = "/v1/zones/{zone}/rrsets", tag = "rrsets",
@@ -261,7 +242,9 @@ pub async fn list_sets(
     let prefix = query.prefix.filter(|prefix| !prefix.is_empty());
     let prefix = prefix.map(|text| read_prefix(&text, zone.as_name())).transpose()?;
     let after = query.after.map(|text| cursor::read(&text, &zone)).transpose()?;
-    let filter = SetFilter { prefix, rtype };
+    let view = view_or_all(query.view.as_deref(), "view")?;
+    let after = after.map(|after| SetKey { view, ..after });
+    let filter = SetFilter { view, prefix, rtype };
     let page = state.read(move |records| {
         let mut page = records.page(zone.as_name(), after.as_ref(), &filter, limit)?;
         page.sets.retain(|set| caller.may(Verb::Read, &set.key));
@@ -344,14 +327,17 @@ fn read_change(change: Change, origin: Name<'_>, place: &str) -> Result<Edit, Pr
     let rtype = read_type(&change.rtype, &format!("{place}type"))?;
     let view = match &change.view {
         Some(word) => read_view(word, &format!("{place}view"))?,
-        None => View::Default,
+        None => View::DEFAULT,
     };
     let (kind, put) = match (change.put, change.add, change.remove) {
         (Some(put), None, None) => {
+            let check = |value| check_view(view, value, &format!("{place}put."));
+            put.as_ref().map_or(Ok(()), check)?;
             let put = put.map(|value| read_value(&value, rtype, &format!("{place}put.")));
             (EditKind::Replace, put.transpose()?)
         }
         (None, Some(added), None) => {
+            check_view(view, &added, &format!("{place}add."))?;
             (EditKind::Add, Some(read_value(&added, rtype, &format!("{place}add."))?))
         }
         (None, None, Some(TakenMembers { data })) => {
@@ -377,6 +363,7 @@ fn read_change(change: Change, origin: Name<'_>, place: &str) -> Result<Edit, Pr
     get, path = "/v1/zones/{zone}/rrsets/{name}/{type}", tag = "rrsets",
     params(
         SetPath,
+        ViewQuery,
         ReadCondition,
     ),
     responses(
@@ -390,11 +377,12 @@ pub async fn get_set(
     State(state): State<ApiState>,
     Extension(caller): Extension<Caller>,
     PathParams(path): PathParams<SetPath>,
+    QueryParams(query): QueryParams<ViewQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let key = key(&path)?;
+    let key = key(&path, query.view.as_deref())?;
     caller.check(Verb::Read, &key)?;
-    let missing = Problem::missing(format!("{} has no record set {}", key.name, key.rtype));
+    let missing = missing(&key);
     let found = state.read(move |records| {
         let set = records.set(&key)?;
         Ok(set.map(|set| (set, records.shadows(&[key]).pop().flatten())))
@@ -416,7 +404,7 @@ pub async fn get_set(
     put, path = "/v1/zones/{zone}/rrsets/{name}/{type}", tag = "rrsets",
     params(
         SetPath,
-        WaitQuery,
+        SetQuery,
         WriteCondition,
     ),
     request_body = ValueBody,
@@ -430,12 +418,15 @@ pub async fn put_set(
     State(state): State<ApiState>,
     Extension(caller): Extension<Caller>,
     PathParams(path): PathParams<SetPath>,
-    QueryParams(query): QueryParams<WaitQuery>,
+    QueryParams(query): QueryParams<SetQuery>,
     headers: HeaderMap,
     Json(body, _room): Json<ValueBody>,
 ) -> Result<Response, Problem> {
-    let key = key(&path)?;
+    let SetQuery { view, wait, reason } = query;
+    let query = WaitQuery { wait, reason };
+    let key = key(&path, view.as_deref())?;
     caller.check_put(&key)?;
+    check_view(key.view, &body, "")?;
     let value = read_value(&body, key.rtype, "")?;
     check_known(&state, &value, "")?;
     let context = query.context(&caller, Precondition::Anything)?;
@@ -450,7 +441,7 @@ pub async fn put_set(
     delete, path = "/v1/zones/{zone}/rrsets/{name}/{type}", tag = "rrsets",
     params(
         SetPath,
-        WaitQuery,
+        SetQuery,
         MatchCondition,
     ),
     responses(
@@ -462,16 +453,18 @@ pub async fn delete_set(
     State(state): State<ApiState>,
     Extension(caller): Extension<Caller>,
     PathParams(path): PathParams<SetPath>,
-    QueryParams(query): QueryParams<WaitQuery>,
+    QueryParams(query): QueryParams<SetQuery>,
     headers: HeaderMap,
 ) -> Result<axum::Json<Receipt>, Problem> {
-    let key = key(&path)?;
+    let SetQuery { view, wait, reason } = query;
+    let query = WaitQuery { wait, reason };
+    let key = key(&path, view.as_deref())?;
     caller.check(Verb::Write, &key)?;
     // Deleting an absent set is an error, so that a client notices a typing error.
     let wished = expected(&headers)?;
     let expect =
         if wished == Precondition::Anything { Precondition::Present } else { wished.clone() };
-    let absent = Problem::missing(format!("{} has no record set {}", key.name, key.rtype));
+    let absent = missing(&key);
     let zone = key.zone.clone();
     let batch = one(key, expect, None, query.context(&caller, Precondition::Anything)?);
     let writing = state.records()?.write(batch);

@@ -95,6 +95,20 @@ pub fn read_owner(text: &str, zone: Name<'_>, field: &str) -> Result<NameBuf, Pr
     Err(Problem::invalid(field, BrokenRule::OUT_OF_ZONE, what))
 }
 
+/// Parses the begin of a name, relative to a zone.
+pub fn read_prefix(text: &str, zone: Name<'_>) -> Result<NameBuf, Problem> {
+    if text == "@" {
+        return Ok(zone.into());
+    }
+    let read = NameBuf::from_text(text.as_bytes(), zone).ok().filter(|_| !text.ends_with('.'));
+    let mut name = read.ok_or_else(|| {
+        let what = "is not the beginning of a name, relative to the zone and without a final dot";
+        Problem::invalid("prefix", BrokenRule::NAME, what)
+    })?;
+    name.make_lowercase();
+    Ok(name)
+}
+
 /// Parses a type of records.
 pub fn read_type(text: &str, field: &str) -> Result<Rtype, Problem> {
     match text.parse::<Rtype>() {
@@ -112,9 +126,10 @@ pub fn read_type(text: &str, field: &str) -> Result<Rtype, Problem> {
 
 /// A set in presentation form.
 pub fn write_set(set: &StoredSet) -> SetBody {
-    let ValueBody { ttl, data, members, view, policy, then, max, check, min_up, fail, comment } =
+    let ValueBody { ttl, data, members, policy, then, max, check, min_up, fail, comment, .. } =
         write_value(set.key.rtype, &set.value);
     let (name, rtype) = (set.key.name.to_string(), set.key.rtype.to_string());
+    let view = set.key.view.word().to_owned();
     SetBody {
         name,
         rtype,

@@ -405,11 +405,13 @@ pub struct Token {
 pub enum TokenCommand {
     /// Create a principal, and print its token.
     ///
-    /// A grant is `VERBS ZONE [NAMES [TYPES]]`. Verbs: read, write (record sets), hide-wildcard
+    /// A grant is `VERBS ZONE [NAMES [TYPES [VIEWS]]]`. Verbs: read, write (record sets),
+    /// hide-wildcard
     /// (with write: also names that hide a wildcard from names beyond the grant), zones (create
     /// and delete them), operate (status, cache; it needs no zone), endpoints (drain addresses;
     /// alone, before prefixes: `endpoints 192.0.2.0/24`). ZONE and NAMES are a name, `*` for all,
-    /// or a pattern such as `*.example.org`. TYPES is a list such as A,AAAA.
+    /// or a pattern such as `*.example.org`. TYPES is a list such as A,AAAA,
+    /// VIEWS one of views; absent: all.
     #[command(after_help = "Example:\n  dunlin token create ci --grant 'read,write example.org'")]
     Create(CreateToken),
     /// List the principals and their grants.

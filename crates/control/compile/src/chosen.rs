@@ -113,7 +113,7 @@ impl Zone {
         let mut zone = self.clone();
         zone.names = self.names().with_leaves(chosen);
         zone.facts.has_rules = false;
-        zone.lay_views_again();
+        zone.lay_views_again(None);
         zone
     }
 

@@ -3,14 +3,15 @@
 //! A view is a second, small tree beside that of the zone. It has the names of its own sets and
 //! the names above them, each with all sets that the merged zone has there. All other names are
 //! found in the zone, which is not copied. So a client of a view reads the merged zone.
-use crate::laid_view::LaidView;
+use crate::laid_view::{ChangedNames, LaidView};
 use crate::names::{CROWDED, Names};
 use crate::pack;
 use crate::problem::ZoneProblem;
-use crate::zone::{FactObserver, RuleViolation, Zone, ZoneView, check_node, parent};
-use image::{Leaf, Node, RecordSet, Tree, ZoneFacts};
+use crate::zone::{FactObserver, RuleViolation, SetChange, Zone, ZoneView, check_node, parent};
+use image::{HashKey, Leaf, Node, RecordSet, Tree, ZoneFacts};
 use model::BrokenRule;
 use packet::View;
+use std::any::Any;
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype, canonical_cmp};
 
@@ -18,11 +19,55 @@ use wire::{Name, NameBuf, Rtype, canonical_cmp};
 const REFUSED: [Rtype; 6] =
     [Rtype::SOA, Rtype::RRSIG, Rtype::NSEC, Rtype::NSEC3, Rtype::NSEC3PARAM, Rtype::DNSKEY];
 
+/// So many names that a view has no more may stay in its tree.
+const STALE_NAMES_MAX: usize = 64;
+
 /// The sets of a view, and the empty names above them.
 #[derive(Clone)]
 pub struct ViewSets(pub(crate) Arc<Names>);
 
 impl ViewSets {
+    /// No sets.
+    pub fn none(key: Arc<HashKey>) -> Self {
+        Self(Arc::new(Names::new(key)))
+    }
+
+    /// Their names, with the empty ones above them.
+    pub fn names(&self) -> &Names {
+        &self.0
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The set of a relative name and a type.
+    pub fn set(&self, name: &[u8], rtype: Rtype) -> Option<RecordSet<'_>> {
+        self.0.get(name)?.set(rtype)
+    }
+
+    /// Changes sets, all or none, as [`Zone::change_all`] does. [`Zone::check_view`] says whether
+    /// the zone can have them.
+    ///
+    /// # Errors
+    /// As [`Zone::change_all`].
+    pub fn change_all<R: AsRef<[u8]>>(
+        &mut self,
+        origin: Name<'_>,
+        changes: &[SetChange<'_, R>],
+    ) -> Result<(), ZoneProblem> {
+        let mut zone = Zone::unloaded(Arc::clone(self.0.key()), origin);
+        zone.names = Names::clone(&self.0);
+        zone.change_all(changes)?;
+        // A zone has an apex, and a view need not.
+        if zone.names.len() == 1 && zone.names.get(&[]).is_some_and(|apex| apex.is_empty()) {
+            zone.names.remove(&[]);
+        }
+        self.0 = Arc::new(zone.names);
+        Ok(())
+    }
+
     fn nodes(&self) -> impl Iterator<Item = Node<'_>> {
         (0..self.0.len()).filter_map(|rank| self.0.at(rank))
     }
@@ -37,7 +82,7 @@ pub struct ViewZone {
     /// The names that differ from those of the zone, or may.
     names: Names,
     /// The hashes of these names: a table with linear probing. 0: free.
-    hashes: Box<[u64]>,
+    hashes: Arc<[u64]>,
 }
 
 impl ViewZone {
@@ -65,6 +110,56 @@ impl ViewZone {
         let hashes = hash_table(hashes, nodes.len())?;
         let mut names = Names::new(key);
         names.put_all(&mut nodes.concat(), &vec![true; nodes.len()])?;
+        Ok(Self { zone, facts, sets: Some(sets), names, hashes })
+    }
+
+    /// As [`ViewZone::new`], from an older version, if sets have changed at these names alone.
+    ///
+    /// # Errors
+    /// Too many names share one hash.
+    fn changed(&self, zone: Zone, sets: ViewSets, changed: &[&[u8]]) -> Result<Self, String> {
+        let key = Arc::clone(zone.names.key());
+        let mut affected: Vec<&[u8]> = Vec::new();
+        for name in changed {
+            // A name above may begin to exist, or end.
+            affected.extend(std::iter::successors(Some(*name), |name| parent(name)));
+        }
+        affected.sort_by(|a, b| canonical_cmp(a, b));
+        affected.dedup();
+        let (mut names, mut facts) = (self.names.clone(), zone.facts);
+        include(&mut facts, &self.facts);
+        let (mut nodes, mut is_new, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+        for name in affected {
+            let (own, below) = (sets.0.get(name), zone.names.get(name));
+            let hash = key.hash_of(name);
+            let node = match own {
+                Some(own) => Some(merge(below, own).unwrap_or_else(|_| own.as_bytes().to_vec())),
+                None if self.has(hash) => below.map(|node| node.as_bytes().to_vec()),
+                None => continue,
+            };
+            let Some(node) = node else {
+                names.remove(name);
+                continue;
+            };
+            let _ = facts.note(Node::new(&node));
+            if !self.has(hash) {
+                if namesakes(&zone, name).next().is_some() {
+                    return Self::new(zone, sets);
+                }
+                hashes.push(hash);
+            }
+            is_new.push(names.get(name).is_none());
+            nodes.extend(node);
+        }
+        names.put_all(&mut nodes, &is_new)?;
+        // Names that the view has no more stay in it as those of the zone.
+        if names.len() > 2 * sets.0.len() + STALE_NAMES_MAX {
+            return Self::new(zone, sets);
+        }
+        let hashes = match hashes.is_empty() {
+            true => Arc::clone(&self.hashes),
+            false => with_hashes(&self.hashes, &hashes)?,
+        };
         Ok(Self { zone, facts, sets: Some(sets), names, hashes })
     }
 
@@ -98,12 +193,19 @@ impl ViewZone {
 }
 
 impl LaidView<Zone> for ViewZone {
-    fn lay_over(&self, zone: &Zone) -> Option<Arc<dyn LaidView<Zone>>> {
-        let laid = Self::lay(zone.clone(), self.sets.clone()).ok()?;
-        Some(Arc::new(laid))
+    fn lay_over(&self, zone: &Zone, changed: ChangedNames<'_>) -> Option<Arc<dyn LaidView<Zone>>> {
+        let laid = match (&self.sets, changed) {
+            (Some(sets), Some(changed)) => self.changed(zone.clone(), sets.clone(), changed),
+            (sets, _) => Self::lay(zone.clone(), sets.clone()),
+        };
+        Some(Arc::new(laid.ok()?))
     }
 
     fn as_zone(&self) -> &dyn image::Zone {
+        self
+    }
+
+    fn as_any(&self) -> &dyn Any {
         self
     }
 }
@@ -146,9 +248,22 @@ fn merge(below: Option<Node<'_>>, own: Node<'_>) -> Result<Vec<u8>, String> {
     let mut sets: Vec<RecordSet<'_>> =
         others.filter(|set| own.set(set.rtype()).is_none()).chain(own.sets()).collect();
     sets.sort_by_key(|set| set.rtype());
-    sets.iter().for_each(|set| packed.extend_from_slice(set.as_bytes()));
+    for set in sets {
+        // Those of a view are answered as they stand: a comment is all that they can have.
+        match own.set(set.rtype()).is_some() && set.has_rules() {
+            true => pack::set(&mut packed, set.rtype(), set.ttl(), set.records(), &[])?,
+            false => packed.extend_from_slice(set.as_bytes()),
+        }
+    }
     pack::close_node(&mut packed, 0)?;
     Ok(packed)
+}
+
+/// Adds what older facts say of names: they may say more than there is.
+fn include(facts: &mut ZoneFacts, older: &ZoneFacts) {
+    facts.depth_max = facts.depth_max.max(older.depth_max);
+    facts.cuts.0 |= older.cuts.0;
+    facts.wildcards.0 |= older.wildcards.0;
 }
 
 /// Other nodes of the zone with the hash of this name: a view that has the hash has them, too.
@@ -163,8 +278,25 @@ fn namesakes<'z>(zone: &'z Zone, name: &[u8]) -> impl Iterator<Item = Vec<u8>> +
 }
 
 /// A table of hashes, half full at most.
-fn hash_table(hashes: impl Iterator<Item = u64>, len: usize) -> Result<Box<[u64]>, String> {
-    let mut table = vec![0; (2 * len).next_power_of_two().max(2)].into_boxed_slice();
+fn hash_table(hashes: impl Iterator<Item = u64>, len: usize) -> Result<Arc<[u64]>, String> {
+    let mut table = vec![0; (2 * len).next_power_of_two().max(2)];
+    put_hashes(&mut table, hashes)?;
+    Ok(table.into())
+}
+
+/// A table with more hashes, half full at most.
+fn with_hashes(table: &[u64], more: &[u64]) -> Result<Arc<[u64]>, String> {
+    let old = table.iter().copied().filter(|hash| *hash != 0);
+    let len = old.clone().count() + more.len();
+    if 2 * len > table.len() {
+        return hash_table(old.chain(more.iter().copied()), 2 * len);
+    }
+    let mut table = table.to_vec();
+    put_hashes(&mut table, more.iter().copied())?;
+    Ok(table.into())
+}
+
+fn put_hashes(table: &mut [u64], hashes: impl Iterator<Item = u64>) -> Result<(), String> {
     let last = table.len() - 1;
     for hash in hashes {
         if hash == 0 {
@@ -176,7 +308,7 @@ fn hash_table(hashes: impl Iterator<Item = u64>, len: usize) -> Result<Box<[u64]
         }
         table[slot] = hash;
     }
-    Ok(table)
+    Ok(())
 }
 
 /// What is wrong with the sets of a view at one name, over the sets that the zone has there.
@@ -200,6 +332,27 @@ pub(crate) fn check(zone: &Zone, own: Node<'_>) -> Result<(), RuleViolation> {
         }
         None => Ok(()),
     }
+}
+
+/// Whether no name of the view, or of the zone, is below a DNAME record of the other at a name, or
+/// the other way around.
+fn check_hidden(zone: &Zone, sets: &ViewSets, name: &[u8]) -> Result<(), RuleViolation> {
+    let has_dname = |names: &Names, name: &[u8]| {
+        names.get(name).is_some_and(|node| node.set(Rtype::DNAME).is_some())
+    };
+    let hides = |what: &str| Err(RuleViolation::new(BrokenRule::BELOW_DNAME, what));
+    let has_below = zone.names.has_below(name) || sets.0.has_below(name);
+    if has_below && has_dname(&sets.0, name)
+        || sets.0.has_below(name) && has_dname(&zone.names, name)
+    {
+        return hides("its DNAME record answers for names that exist below it in a view");
+    }
+    let has_own = |names: &Names| names.get(name).is_some_and(|node| !node.is_empty());
+    let mut above = std::iter::successors(parent(name), |name| parent(name));
+    if (has_own(&zone.names) || has_own(&sets.0)) && above.any(|name| has_dname(&sets.0, name)) {
+        return hides("it is below a DNAME record of a view, which answers for it");
+    }
+    Ok(())
 }
 
 /// The first name below a DNAME record that the view has itself.
@@ -232,15 +385,67 @@ impl Zone {
     }
 
     /// Lays the views over what has become of the zone. One for which that fails stays as it was.
-    pub(crate) fn lay_views_again(&mut self) {
+    pub(crate) fn lay_views_again(&mut self, changed: ChangedNames<'_>) {
         if self.views.is_empty() {
             return;
         }
-        let bare = Self { views: Arc::default(), ..self.clone() };
+        let bare = self.without_views();
         let lay = |(view, old): &ZoneView| {
-            (*view, old.lay_over(&bare).unwrap_or_else(|| Arc::clone(old)))
+            (*view, old.lay_over(&bare, changed).unwrap_or_else(|| Arc::clone(old)))
         };
         self.views = self.views.iter().map(lay).collect();
+    }
+
+    fn without_views(&self) -> Self {
+        Self { views: Arc::default(), ..self.clone() }
+    }
+
+    /// Gives a view these sets, which differ from those that it has at these names.
+    ///
+    /// # Errors
+    /// Too many names share one hash.
+    pub fn put_view(
+        &mut self,
+        view: View,
+        sets: &ViewSets,
+        changed: &[&[u8]],
+    ) -> Result<(), String> {
+        self.facts.has_views = true;
+        let bare = self.without_views();
+        let old = self.views.iter().find(|(known, _)| *known == view);
+        let old = old.and_then(|(_, old)| old.as_any().downcast_ref::<ViewZone>());
+        let laid = match old.filter(|old| old.sets.is_some()) {
+            Some(old) => old.changed(bare, sets.clone(), changed)?,
+            None => ViewZone::new(bare, sets.clone())?,
+        };
+        let others = self.views.iter().filter(|(known, _)| *known != view).cloned();
+        self.views = others.chain([(view, Arc::new(laid) as _)]).collect();
+        Ok(())
+    }
+
+    /// Whether this zone can have a view with these sets, of which those at some names are new, or
+    /// those that it has itself there.
+    ///
+    /// # Errors
+    /// What is wrong. The place is the index in `changed`.
+    pub fn check_view(&self, sets: &ViewSets, changed: &[&[u8]]) -> Result<(), ZoneProblem> {
+        let problem = |at: usize, name: &[u8], why: RuleViolation| {
+            let name = NameBuf::joined(name, self.origin());
+            let name = name.map(|name| name.as_name().to_string()).unwrap_or_default();
+            let what = format!("{name}: {}", why.what);
+            ZoneProblem { place: Some(at as u32), rule: why.rule, what }
+        };
+        if self.facts.signed && !sets.is_empty() {
+            let what = "a signed zone has no views: its signatures are of its own sets".to_owned();
+            return Err(ZoneProblem { place: None, rule: BrokenRule::SIGNED, what });
+        }
+        for (at, name) in changed.iter().enumerate() {
+            if let Some(own) = sets.0.get(name) {
+                check(self, own).map_err(|why| problem(at, name, why))?;
+            }
+            check_hidden(self, sets, name).map_err(|why| problem(at, name, why))?;
+        }
+        Ok(())
     }
 
     /// The zone as the clients of a view see it.

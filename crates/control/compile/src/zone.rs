@@ -131,7 +131,8 @@ impl Zone {
                 self.remove_with_empty_parents(name);
             }
         }
-        self.lay_views_again();
+        let changed: Vec<&[u8]> = changes.iter().map(|change| change.name).collect();
+        self.lay_views_again(Some(&changed));
         Ok(())
     }
 
@@ -151,7 +152,7 @@ impl Zone {
             && !self.names.has_below(name)
         {
             self.remove_with_empty_parents(name);
-            self.lay_views_again();
+            self.lay_views_again(Some(&[name]));
             return Ok(());
         }
         let mut work = ZoneEdit { facts: self.facts, ..ZoneEdit::default() };
@@ -171,7 +172,7 @@ impl Zone {
         let crowded = |what| ZoneProblem { place: None, rule: BrokenRule::LIMIT, what };
         self.names.put_all(&mut work.nodes, &work.is_new).map_err(crowded)?;
         self.facts = facts;
-        self.lay_views_again();
+        self.lay_views_again(Some(&[name]));
         Ok(())
     }
 

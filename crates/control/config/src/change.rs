@@ -25,6 +25,7 @@ impl Config {
             ("acl.denied", self.acl.denied != new.acl.denied),
             ("ecs", self.ecs != new.ecs),
             ("network", self.networks != new.networks),
+            ("store.views", self.store.views != new.store.views),
             ("limits.exempt", self.limits.exempt != new.limits.exempt),
             ("limits.rate", self.limits.rate != new.limits.rate),
             ("limits.responses", self.limits.responses != new.limits.responses),
@@ -69,7 +70,7 @@ impl Config {
             ("ops", self.ops != new.ops),
             ("api", are_same && self.api != new.api),
             ("admin.socket", self.admin != new.admin),
-            ("store.kind", self.store != new.store),
+            ("store.kind", self.store.kind != new.store.kind),
             ("etcd", self.etcd != new.etcd),
             ("kubernetes", are_same && self.kubernetes != new.kubernetes),
             (
@@ -226,6 +227,7 @@ mod tests {
         api.tls = { cert = "a", key = "b", client_ca = "c" }
         admin.socket = "a"
         store.kind = "redb"
+        store.views = ["a"]
         kubernetes.zones = ["a"]
         kubernetes.multicluster_zones = ["a"]
         kubernetes.kubeconfig = "a"
@@ -279,6 +281,7 @@ mod tests {
             let base = match key.split('.').next() {
                 Some("site") => "server.data_dir = \"d\"\n",
                 Some("api") => "store.kind = \"redb\"\n",
+                _ if key == "store.views" => "store.kind = \"redb\"\n",
                 Some("kubernetes") if key != "kubernetes.zones" => {
                     "kubernetes.zones = [\"cluster.local\"]\n"
                 }

@@ -226,7 +226,7 @@ impl Config {
         root.sections("network", "[[network]]", NETWORKS_MAX, |section| {
             networks.extend(Network::read(section, file, &mut earlier));
         });
-        let zones = zone::read_all(&mut root, ZONES_MAX, file, &earlier.views);
+        let zones = zone::read_all(&mut root, ZONES_MAX, file, &earlier.views, &store.views);
         let has_data_dir = server.data_dir.is_some();
         let sites = site::read_all(&mut root, file, has_data_dir, (&zones, &kubernetes));
         root.close();

@@ -1,7 +1,9 @@
 //! `[store]` and `[etcd]`: the storage of records that are written over the API.
 use super::section::Section;
 use super::values::{self, Wrong};
-use crate::limits::{ETCD_ENDPOINTS_MAX, TEXT_LEN_MAX};
+use super::zone;
+use crate::limits::{ETCD_ENDPOINTS_MAX, TEXT_LEN_MAX, VIEWS_MAX};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use toml::de::DeValue;
 
@@ -10,6 +12,8 @@ use toml::de::DeValue;
 pub struct Store {
     /// The kind of storage.
     pub kind: StoreKind,
+    /// The views that its zones may have.
+    pub views: Vec<String>,
 }
 
 /// The kind of storage.
@@ -51,8 +55,13 @@ impl Store {
             let what = "needs a folder to keep records in";
             section.wrong("kind", what, "name one as [server] data_dir");
         }
+        let views = section.list("views", Vec::new(), VIEWS_MAX, zone::view);
+        let views: BTreeSet<String> = views.into_iter().flatten().collect();
+        if !views.is_empty() && kind == StoreKind::None {
+            section.wrong("views", "are of zones in a store", "name a `kind` of store");
+        }
         section.close();
-        Self { kind }
+        Self { kind, views: views.into_iter().collect() }
     }
 }
 

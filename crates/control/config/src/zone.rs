@@ -49,12 +49,14 @@ pub(super) fn view(value: &DeValue<'_>) -> Result<Option<String>, Wrong> {
     }
 }
 
-/// Reads all sections. `used`: the views of networks, with their offsets.
+/// Reads all sections. `used`: the views of networks, with their offsets; `stored`: those that
+/// zones of the store may have.
 pub(super) fn read_all(
     root: &mut Section<'_, '_>,
     max: usize,
     config: &Path,
     used: &[(String, usize)],
+    stored: &[String],
 ) -> Vec<Zone> {
     let (mut names, mut all) = (HashMap::new(), Vec::new());
     root.sections("zone", "[[zone]]", max, |section| {
@@ -66,11 +68,10 @@ pub(super) fn read_all(
     let bytes = |name: &NameBuf| name.as_name().as_bytes().to_vec();
     let at: HashMap<Vec<u8>, usize> =
         zones.iter().enumerate().map(|(at, zone)| (bytes(&zone.name), at)).collect();
-    let mut known = BTreeSet::new();
+    let mut known: BTreeSet<String> = stored.iter().cloned().collect();
     for Read { name, view, file, offset } in views {
         let Some(view) = view else { continue };
-        known.insert(view.clone());
-        if known.len() == VIEWS_MAX + 1 {
+        if known.insert(view.clone()) && known.len() == VIEWS_MAX + 1 {
             root.add_at(offset, format!("at most {VIEWS_MAX} views"));
         }
         let Some(zone) = at.get(&bytes(&name)).and_then(|at| zones.get_mut(*at)) else {
@@ -87,7 +88,9 @@ pub(super) fn read_all(
     for (view, offset) in used.iter().filter(|(view, _)| !known.contains(view)) {
         let message = format!("no zone has the view {view:?}");
         let help = match known.is_empty() {
-            true => "add a section [[zone]] with this view and its file".to_owned(),
+            true => "add a section [[zone]] with this view and its file, or name it in [store] \
+                     views"
+                .to_owned(),
             false => format!("known: {}", known.iter().cloned().collect::<Vec<_>>().join(", ")),
         };
         root.add_at(*offset, Wrong { message, help: Some(help) });

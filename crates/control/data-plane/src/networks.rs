@@ -1,7 +1,7 @@
 //! The networks of clients, as the threads read them.
 mod places;
 
-use config::{Config, DenyAnswer, NetworkNames, ZoneView};
+use config::{Config, DenyAnswer, NetworkNames};
 use handler::limits::NETWORK_SLOTS;
 use handler::{Denial, NameSet, NetworkList, NetworkSettings};
 use image::{HASH_KEY_WORDS, HashKey, Location};
@@ -139,9 +139,11 @@ impl ViewNumbers {
     pub fn of(&self, config: &Config) -> HashMap<String, View> {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let views = config.zones.iter().flat_map(|zone| &zone.views);
-        let used: HashSet<&str> = views.clone().map(|of| of.view.as_str()).collect();
+        let of_files = views.map(|of| &of.view);
+        let views = of_files.chain(&config.store.views);
+        let used: HashSet<&str> = views.clone().map(String::as_str).collect();
         let mut numbers = HashMap::new();
-        for ZoneView { view, .. } in views {
+        for view in views {
             let at = names.iter().position(|name| name == view).unwrap_or_else(|| {
                 if names.len() < usize::from(u8::MAX) {
                     names.push(view.clone());

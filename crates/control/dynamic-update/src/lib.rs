@@ -14,7 +14,7 @@ pub use message::{NotAnUpdate, Update};
 
 use compile::Zone;
 use model::Edit;
-use records::{PlannedWrite, Refused, WriteRights};
+use records::{PlannedWrite, Refused, SetKey, View, WriteRights};
 use std::sync::Arc;
 use wire::{Name, Rcode, Rtype};
 use working_set::WorkingZone;
@@ -72,10 +72,9 @@ fn check_right(
     is_put: bool,
 ) -> Result<(), Refused> {
     let hides = is_put && (rtype == Rtype::DNAME || rtype == Rtype::NS && name != zone);
-    let may = match hides {
-        true => rights.may_write(zone, name, rtype) && rights.covers(zone, name, rtype),
-        false => rights.may_write(zone, name, rtype),
-    };
+    // An UPDATE is about the sets of all clients.
+    let set = SetKey { zone: zone.into(), name: name.into(), rtype, view: View::DEFAULT };
+    let may = rights.may_write(&set) && (!hides || rights.covers(&set));
     let what = || format!("no grant of the key allows to write {name} {rtype} in the zone {zone}");
     if may { Ok(()) } else { Err(unmet(Rcode::Refused, what())) }
 }

@@ -11,11 +11,11 @@ use wire::{Class, NameBuf};
 struct Only(&'static str);
 
 impl WriteRights for Only {
-    fn may_write(&self, _: Name<'_>, name: Name<'_>, _: Rtype) -> bool {
-        self.0.is_empty() || name.labels().next() == Some(self.0.as_bytes())
+    fn may_write(&self, set: &SetKey) -> bool {
+        self.0.is_empty() || set.name.as_name().labels().next() == Some(self.0.as_bytes())
     }
 
-    fn covers(&self, _: Name<'_>, _: Name<'_>, _: Rtype) -> bool {
+    fn covers(&self, _: &SetKey) -> bool {
         self.0.is_empty()
     }
 

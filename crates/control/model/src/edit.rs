@@ -1,5 +1,5 @@
 //! Edits of record sets: what a source or a client wants to change.
-use crate::{BrokenRule, MemberRules, Policy, SetRules};
+use crate::{BrokenRule, MemberRules, Policy, SetRules, View};
 use std::fmt;
 use wire::{NameBuf, Rtype};
 
@@ -27,38 +27,6 @@ impl Revision {
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
-    }
-}
-
-macro_rules! words {
-    ($(#[$doc:meta])* $name:ident { $(#[$variant_doc:meta])* $only:ident = $word:literal }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub enum $name {
-            $(#[$variant_doc])*
-            #[default]
-            $only,
-        }
-
-        impl $name {
-            /// Its name in JSON and texts.
-            pub const fn word(self) -> &'static str {
-                $word
-            }
-
-            /// The variant of a name; `None` for unknown ones.
-            pub fn from_word(word: &str) -> Option<Self> {
-                (word == $word).then_some(Self::$only)
-            }
-        }
-    };
-}
-
-words! {
-    /// The clients that a set is for; part of its key.
-    View {
-        /// All clients.
-        Default = "default"
     }
 }
 
@@ -237,7 +205,7 @@ impl Edit {
 
     /// Removes a set, without a condition.
     pub fn remove(name: NameBuf, rtype: Rtype) -> Self {
-        let (view, expect) = (View::Default, Precondition::Anything);
+        let (view, expect) = (View::DEFAULT, Precondition::Anything);
         Self { name, rtype, view, expect, kind: EditKind::Replace, put: None }
     }
 }

@@ -2,8 +2,8 @@
 pub mod stored;
 
 use crate::{
-    BrokenRule, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules, SetValue, View,
-    WEIGHT_DEFAULT,
+    BrokenRule, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules, SetValue, VIEW_NAME_LEN_MAX,
+    View, WEIGHT_DEFAULT,
 };
 use image::Order;
 use serde::{Deserialize, Serialize};
@@ -28,7 +28,7 @@ pub struct ValueBody {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 5000)]
     pub members: Option<Vec<MemberBody>>,
-    /// The view: only `default` exists.
+    /// The view: `default`, or one of the config.
     #[serde(default = "default_view")]
     #[schema(default = "default")]
     pub view: String,
@@ -160,12 +160,6 @@ fn read_min_up(body: &MinUpBody, field: &str) -> Result<MinUp, InvalidField> {
     }
 }
 
-/// The refusal of a value that is not known yet.
-fn not_yet(field: &str, what: &str, known: &str) -> InvalidField {
-    let what = format!("not yet: the only {what} so far are {known}");
-    InvalidField::new(field, BrokenRule::NOT_YET, what)
-}
-
 /// Parses the rules; `place` is prepended to the names of fields.
 fn read_policy(body: &ValueBody, place: &str) -> Result<Policy, InvalidField> {
     let field = |name: &str| format!("{place}{name}");
@@ -271,9 +265,14 @@ fn check_rules(
 /// Parses the name of a view.
 ///
 /// # Errors
-/// There is no such view.
+/// No view can have this name.
 pub fn read_view(text: &str, field: &str) -> Result<View, InvalidField> {
-    View::from_word(text).ok_or_else(|| not_yet(field, "views", "\"default\""))
+    View::from_word(text).ok_or_else(|| {
+        let what = format!(
+            "is not the name of a view: 1 to {VIEW_NAME_LEN_MAX} letters, digits, `-`, `_` and `.`"
+        );
+        InvalidField::new(field, BrokenRule::SET_RULES, what)
+    })
 }
 
 /// Parses the content of a set; `place` is prepended to the names of fields.
@@ -345,11 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn other_views_are_not_yet_there() {
+    fn view_that_cannot_be_is_refused() {
         let told =
-            refused(serde_json::json!({ "ttl": 1, "data": ["192.0.2.1"], "view": "geo" }), "A");
-        assert_eq!((&*told.field, told.rule), ("view", BrokenRule::NOT_YET));
-        assert!(told.what.starts_with("not yet"), "{told}");
+            refused(serde_json::json!({ "ttl": 1, "data": ["192.0.2.1"], "view": "a b" }), "A");
+        assert_eq!((&*told.field, told.rule), ("view", BrokenRule::SET_RULES));
+        assert!(told.what.contains("63 letters"), "{told}");
     }
 
     #[test]

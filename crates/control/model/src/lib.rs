@@ -5,10 +5,9 @@ mod edit;
 mod json;
 mod order;
 mod rules;
+mod view;
 
-pub use edit::{
-    Change, Edit, EditKind, InvalidEdit, Precondition, Revision, SetKey, SetValue, View,
-};
+pub use edit::{Change, Edit, EditKind, InvalidEdit, Precondition, Revision, SetKey, SetValue};
 pub use json::stored::{read_stored, write_stored};
 pub use json::{
     FailWord, InvalidField, MemberBody, MinUpBody, ValueBody, default_policy, default_view,
@@ -19,6 +18,7 @@ pub use rules::{
     CHECK_NAME_MAX, COMMENT_MAX, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules, TIER_MAX,
     WEIGHT_DEFAULT, is_check_name, is_control,
 };
+pub use view::{VIEW_NAME_LEN_MAX, View};
 pub use zonefile::BrokenRule;
 
 use std::fmt;

@@ -5,8 +5,8 @@
 //! The serial of the SOA is left out; the [`SerialStamp`] counts instead. A digest finds accidents
 //! of the disk, the memory and the code. It does not protect against a person who chooses records:
 //! the hash has no secret key, and sums of 64 bits can be made equal on purpose.
-use crate::{Revision, limits::DIGESTS_KEPT};
-use compile::{SetChange, Zone};
+use crate::{Revision, View, limits::DIGESTS_KEPT};
+use compile::{Names, SetChange, Zone};
 use image::RecordSet;
 use siphasher::sip::SipHasher13;
 use std::collections::{HashMap, VecDeque};
@@ -31,9 +31,13 @@ pub fn hash_of_origin(origin: &[u8]) -> u64 {
 }
 
 /// The sum over the records of a set with this relative name.
-fn of_set(name: &[u8], set: RecordSet<'_>) -> u64 {
+fn of_set(view: View, name: &[u8], set: RecordSet<'_>) -> u64 {
     let (rtype, ttl) = (set.rtype().0.to_le_bytes(), set.ttl().to_le_bytes());
-    let of = |data: &[u8], end: &[u8]| hash(&[name, &rtype, &ttl, set.rules(), data, end]);
+    let of = |data: &[u8], end: &[u8]| {
+        let parts = [name, &rtype, &ttl, set.rules(), data, end, view.as_bytes()];
+        // Older versions know no views.
+        hash(if view == View::DEFAULT { &parts[..6] } else { &parts })
+    };
     let add = |sum: u64, data: &[u8]| {
         // RFC 1035 §3.3.13: the serial is before the last four numbers.
         let soa = data.split_last_chunk::<16>().filter(|_| set.rtype() == Rtype::SOA);
@@ -48,15 +52,16 @@ fn of_set(name: &[u8], set: RecordSet<'_>) -> u64 {
 /// The sum over the records of a zone.
 pub fn of_zone(zone: &Zone) -> u64 {
     let nodes = zone.names().leaves().iter().flat_map(|leaf| image::Leaf::new(leaf).nodes());
-    let sets = nodes.flat_map(|node| node.sets().map(move |set| of_set(node.name(), set)));
+    let sets =
+        nodes.flat_map(|node| node.sets().map(move |set| of_set(View::DEFAULT, node.name(), set)));
     sets.fold(0, u64::wrapping_add)
 }
 
-/// The sum over the records of the sets of a zone that these changes concern.
-pub fn of_changed<R>(zone: &Zone, changes: &[SetChange<'_, R>]) -> u64 {
+/// The sum over the records of those of a view's sets that these changes concern.
+pub fn of_changed<R>(view: View, names: &Names, changes: &[SetChange<'_, R>]) -> u64 {
     let of = |change: &SetChange<'_, R>| {
-        let set = zone.names().get(change.name).and_then(|node| node.set(change.rtype));
-        set.map_or(0, |set| of_set(change.name, set))
+        let set = names.get(change.name).and_then(|node| node.set(change.rtype));
+        set.map_or(0, |set| of_set(view, change.name, set))
     };
     changes.iter().map(of).fold(0, u64::wrapping_add)
 }

@@ -19,6 +19,7 @@ mod service;
 pub mod shadow;
 mod shared;
 mod types;
+mod views;
 mod wildcards;
 mod writer;
 mod zones;
@@ -42,6 +43,7 @@ pub use types::{
     Batch, PlannedWrite, Refused, SetFilter, SetPage, SetWarning, StoredSet, WriteContext,
     WriteResult, ZoneInfo,
 };
+pub use views::KnownViews;
 pub use wildcards::{Hiding, WriteRights};
 pub use zone_manager::ZoneOwner;
 

@@ -43,3 +43,5 @@ pub const REPLACED_AHEAD: u64 = 1 << 24;
 pub const UNREADABLE_MAX: usize = 100;
 /// Warnings about the sets of one write.
 pub const WARNINGS_MAX: usize = 100;
+/// Views of one zone that have sets.
+pub const VIEWS_OF_ZONE_MAX: usize = 16;

@@ -1,7 +1,7 @@
 //! Warnings about the sets that a write changes: those of `dunlin check`, at a cost that depends on
 //! the write and not on the zone.
 use crate::limits::WARNINGS_MAX;
-use crate::{RecordService, SetKey, SetWarning, WrittenSet};
+use crate::{RecordService, SetKey, SetWarning, View, WrittenSet};
 use compile::{Finding, Zone};
 use wire::{Name, NameBuf, Rtype};
 
@@ -14,7 +14,8 @@ pub fn of_sets<'n>(zone: &Zone, sets: impl Iterator<Item = (Name<'n>, Rtype)>) -
 
 /// Warnings about the sets of a new zone.
 pub fn of_changes(zone: &Zone, changes: &[WrittenSet]) -> Vec<SetWarning> {
-    warnings(zone, changes.iter().map(|change| (&change.name[..], change.rtype)))
+    let of_all = changes.iter().filter(|change| change.view == View::DEFAULT);
+    warnings(zone, of_all.map(|change| (&change.name[..], change.rtype)))
 }
 
 fn warnings<'s>(zone: &Zone, sets: impl Iterator<Item = (&'s [u8], Rtype)>) -> Vec<SetWarning> {
@@ -31,6 +32,7 @@ impl RecordService {
     pub fn warnings(&self, origin: Name<'_>, sets: &[SetKey]) -> Vec<SetWarning> {
         let image = self.0.publisher.image();
         let Some(zone) = image.zone(origin) else { return Vec::new() };
-        of_sets(zone, sets.iter().map(|set| (set.name.as_name(), set.rtype)))
+        let of_all = sets.iter().filter(|set| set.view == View::DEFAULT);
+        of_sets(zone, of_all.map(|set| (set.name.as_name(), set.rtype)))
     }
 }

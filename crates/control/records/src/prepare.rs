@@ -1,16 +1,17 @@
 //! Validates batches and applies them to their zones, before anything is written.
-use crate::zones::{ZoneHead, serial_of, with_serial};
+use crate::views::{KnownViews, by_view, parts_of};
+use crate::zones::{ZoneHead, all_nodes, serial_of, with_serial};
 use crate::{
     Action, Batch, Deletion, Edit, EditKind, InvalidEdit, Policy, PreparedWrite, Refused, Revision,
-    SetKey, SetValue, SetWarning, View, WrittenSet, wildcards,
+    SetKey, SetValue, SetWarning, View, WrittenSet, views, wildcards,
 };
 use compile::{Loader, Zone, ZoneProblem};
-use image::{HashKey, Tree};
+use image::HashKey;
 use model::BrokenRule;
 use std::sync::Arc;
 use store::limits::{EDITS_MAX, JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, JOURNAL_NAMES_MAX};
 use store::serial::{SerialStamp, is_newer, offset_after};
-use wire::{Name, NameBuf, Rtype};
+use wire::{Name, NameBuf, Rtype, canonical_cmp};
 use zone_manager::validate::{self, relative};
 
 /// The SOA of a new zone without one, in seconds: TTL, refresh, retry, expire, negative answers
@@ -86,6 +87,7 @@ pub fn change(
     head: &mut ZoneHead,
     batch: &mut Batch,
     last_written: LastWriteLookup<'_>,
+    known: &KnownViews,
 ) -> Result<(Vec<WrittenSet>, Vec<SetWarning>), Refused> {
     if head.zone.serial().is_none() {
         return Err(Refused::Unloaded);
@@ -94,12 +96,16 @@ pub fn change(
     let order = check(&mut batch.edits, origin.as_name())?;
     let mut found = Vec::with_capacity(order.len());
     for index in order {
-        let held = head.zone.set(batch.edits[index].name.as_name(), batch.edits[index].rtype);
+        let Edit { name, rtype, view, .. } = &batch.edits[index];
+        let held = head.set(*view, name.as_name(), *rtype);
         expect(batch, index, held.as_ref(), last_written)?;
         resolve(&mut batch.edits[index], held, origin.as_name())
             .map_err(|why| Refused::Invalid(InvalidEdit { edit: index, ..why }))?;
         let edit = &batch.edits[index];
         if !is_done(edit, held.as_ref(), serial) {
+            if edit.put.is_some() {
+                known.check(index, edit.view)?;
+            }
             found.push((index, held));
         }
     }
@@ -115,13 +121,14 @@ pub fn change(
         let name = relative(edit.name.as_name(), origin.as_name());
         let set = edit.put.as_ref().map(|value| (value.ttl, &value.data[..]));
         let rules = edit.put.as_ref().map(|value| value.policy.pack()).unwrap_or_default();
-        compile::SetChange { name, rtype: edit.rtype, set, rules }
+        (edit.view, compile::SetChange { name, rtype: edit.rtype, set, rules })
     });
-    let changes: Vec<_> = changes.collect();
-    head.change(&changes, change_zone).map_err(|ZoneProblem { place, rule, what }| {
-        let index = place.and_then(|place| done.get(place as usize));
-        invalid(index.copied().unwrap_or_default(), "edits", rule, what)
-    })?;
+    head.change(&by_view(changes), known, change_zone).map_err(
+        |ZoneProblem { place, rule, what }| {
+            let index = place.and_then(|place| done.get(place as usize));
+            invalid(index.copied().unwrap_or_default(), "edits", rule, what)
+        },
+    )?;
     let changes = done.into_iter().zip(before.of_sets).map(|(index, before)| {
         let edit = &mut batch.edits[index];
         let name = relative(edit.name.as_name(), origin.as_name()).into();
@@ -169,19 +176,25 @@ fn resolve(
 }
 
 /// The deleted sets for the journal.
-pub fn deletion(zone: &Zone) -> Deletion {
-    let names = zone.names();
-    let nodes = || (0..names.len()).filter_map(|rank| names.at(rank));
-    let count = nodes().map(|node| node.sets().count()).sum::<usize>();
+pub fn deletion(head: &ZoneHead) -> Deletion {
+    let count = head.count();
     if count > JOURNAL_NAMES_MAX {
         return Deletion { count: count as u64, changes: Vec::new() };
     }
     let mut before = PreviousSets::new(count);
-    let sets = || nodes().flat_map(|node| node.sets().map(move |set| (node.name(), set)));
-    sets().for_each(|(_, set)| before.push(Some(set)));
-    let changes = sets().zip(before.of_sets).map(|((name, set), before)| {
-        let (rtype, view) = (set.rtype(), View::Default);
-        WrittenSet { name: name.into(), rtype, view, before, after: None }
+    let sets = || {
+        let views = head.views.iter().map(|(view, sets)| (*view, sets.names()));
+        let names = [(View::DEFAULT, head.zone.names())].into_iter().chain(views);
+        let nodes = names.flat_map(|(view, names)| all_nodes(names).map(move |node| (view, node)));
+        nodes.flat_map(|(view, node)| node.sets().map(move |set| (view, node.name(), set)))
+    };
+    sets().for_each(|(_, _, set)| before.push(Some(set)));
+    let changes = sets().zip(before.of_sets).map(|((view, name, set), before)| WrittenSet {
+        name: name.into(),
+        rtype: set.rtype(),
+        view,
+        before,
+        after: None,
     });
     Deletion { count: count as u64, changes: changes.collect() }
 }
@@ -219,20 +232,15 @@ fn check(edits: &mut [Edit], origin: Name<'_>) -> Result<Vec<usize>, Refused> {
 /// # Errors
 /// An edit is invalid.
 pub fn is_made(head: &ZoneHead, batch: &mut Batch) -> Result<bool, Refused> {
-    let ZoneHead { zone, stamp, .. } = head;
     let soa = default_soa(batch);
     check(&mut batch.edits, batch.zone.as_name())?;
     let puts = || batch.edits.iter().chain(&soa).filter(|edit| edit.put.is_some());
-    let serial = stamp.serial();
-    let is_there =
-        |edit: &Edit| is_done(edit, zone.set(edit.name.as_name(), edit.rtype).as_ref(), serial);
-    if !puts().all(is_there) {
-        return Ok(false);
-    }
-    let names = zone.names();
-    let nodes = (0..names.len()).filter_map(|rank| names.at(rank));
-    let held = nodes.flat_map(|node| node.sets());
-    Ok(held.take(puts().count() + 1).count() == puts().count())
+    let serial = head.stamp.serial();
+    let is_there = |edit: &Edit| {
+        let held = head.set(edit.view, edit.name.as_name(), edit.rtype);
+        is_done(edit, held.as_ref(), serial)
+    };
+    Ok(puts().all(is_there) && head.count() == puts().count())
 }
 
 /// Creates the zone from the edits of a batch, and removes them from it.
@@ -240,11 +248,15 @@ pub fn create(
     batch: &mut Batch,
     revision: Revision,
     key: &Arc<HashKey>,
+    known: &KnownViews,
 ) -> Result<(ZoneHead, Vec<WrittenSet>), Refused> {
     let soa = default_soa(batch);
     let brings_soa = soa.is_none();
     let origin = batch.zone.as_name();
     check(&mut batch.edits, origin)?;
+    for (index, edit) in batch.edits.iter().enumerate() {
+        known.check(index, edit.view)?;
+    }
     let (zone, changes) = build(origin, batch.edits.drain(..).chain(soa), key)?;
     if let Some(hidden) = zone.names_below_dnames(1).first() {
         let index = changes.iter().position(|change| *change.name == *hidden.name);
@@ -254,6 +266,7 @@ pub fn create(
     let given = if brings_soa { given_serial(&changes) } else { None };
     let offset = given.map_or(0, |given| offset_after(revision, 0, given, None));
     let mut head = ZoneHead::new(zone, SerialStamp { revision, offset });
+    add_views(&mut head, &changes, known)?;
     head.set_serial();
     Ok((head, changes))
 }
@@ -269,7 +282,8 @@ fn build(
     for (index, mut edit) in edits.enumerate() {
         let Some(value) = edit.put.take() else { continue };
         let name = edit.name.as_name();
-        for data in &value.data {
+        let is_of_all = edit.view == View::DEFAULT;
+        for data in value.data.iter().filter(|_| is_of_all) {
             loader
                 .add(name, edit.rtype, value.ttl, data, index as u32)
                 .map_err(|what| invalid(index, "name", BrokenRule::OUT_OF_ZONE, what))?;
@@ -292,6 +306,7 @@ pub fn follow(
     head: Option<ZoneHead>,
     write: PreparedWrite,
     key: &Arc<HashKey>,
+    known: &KnownViews,
 ) -> Result<Option<ZoneHead>, Refused> {
     let invalid = |problem: ZoneProblem| invalid(0, "edits", problem.rule, problem.what);
     let revision = write.revision;
@@ -301,17 +316,19 @@ pub fn follow(
         // It stays so: the rest of its content is not known.
         (Action::Change(_), Some(head)) if head.zone.serial().is_none() => head,
         (Action::Change(changes), Some(mut head)) => {
-            let changes: Vec<_> = changes.iter().map(compiled).collect();
-            head.change(&changes, Zone::change_all).map_err(invalid)?;
+            head.change(&parts_of(&changes), known, Zone::change_all).map_err(invalid)?;
             head
         }
         (Action::Create(changes), _) => {
             let edits = changes.into_iter().filter_map(|change| {
                 let name = NameBuf::joined(&change.name, write.zone.as_name()).ok()?;
-                Some(Edit::put(name, change.rtype, change.after?))
+                let edit = Edit::put(name, change.rtype, change.after?);
+                Some(Edit { view: change.view, ..edit })
             });
-            let (zone, _) = build(write.zone.as_name(), edits, key)?;
-            ZoneHead::new(zone, SerialStamp { revision, offset: 0 })
+            let (zone, changes) = build(write.zone.as_name(), edits, key)?;
+            let mut head = ZoneHead::new(zone, SerialStamp { revision, offset: 0 });
+            add_views(&mut head, &changes, known)?;
+            head
         }
     };
     head.stamp = SerialStamp { revision, offset: write.offset.unwrap_or(head.stamp.offset) };
@@ -319,13 +336,32 @@ pub fn follow(
     Ok(Some(head))
 }
 
+/// Gives a new zone the sets of its views.
+fn add_views(
+    head: &mut ZoneHead,
+    changes: &[WrittenSet],
+    known: &KnownViews,
+) -> Result<(), Refused> {
+    let of_view = |change: &&WrittenSet| change.view != View::DEFAULT;
+    let numbers: Vec<usize> =
+        (0..changes.len()).filter(|number| of_view(&&changes[*number])).collect();
+    let mut of_views: Vec<WrittenSet> = changes.iter().filter(of_view).cloned().collect();
+    let name = |change: &WrittenSet| change.name.clone();
+    of_views.sort_by(|a, b| canonical_cmp(&name(a), &name(b)));
+    head.change(&parts_of(&of_views), known, Zone::change_all).map_err(|problem| {
+        let at = problem.place.and_then(|place| numbers.get(place as usize));
+        invalid(at.copied().unwrap_or_default(), "edits", problem.rule, problem.what)
+    })
+}
+
 /// Gives the sets of a new zone their rules; it was loaded without.
 fn add_rules(zone: &mut Zone, changes: &[WrittenSet]) -> Result<(), Refused> {
     for (index, change) in changes.iter().enumerate() {
-        if change.after.as_ref().is_none_or(|value| value.policy == Policy::All) {
+        let is_plain = change.after.as_ref().is_none_or(|value| value.policy == Policy::All);
+        if is_plain || change.view != View::DEFAULT {
             continue;
         }
-        zone.change_all(&[compiled(change)])
+        zone.change_all(&[views::compiled(change)])
             .map_err(|ZoneProblem { rule, what, .. }| invalid(index, "edits", rule, what))?;
     }
     Ok(())
@@ -342,7 +378,8 @@ fn default_soa(batch: &Batch) -> Option<Edit> {
     let origin = batch.zone.as_name();
     let at_apex = |rtype| {
         let mut edits = batch.edits.iter();
-        edits.find(|edit| edit.rtype == rtype && edit.name.as_name() == origin)
+        let is_of_all = |edit: &&Edit| edit.view == View::DEFAULT && edit.rtype == rtype;
+        edits.find(|edit| is_of_all(edit) && edit.name.as_name() == origin)
     };
     if at_apex(Rtype::SOA).is_some() {
         return None;
@@ -353,11 +390,4 @@ fn default_soa(batch: &Batch) -> Option<Edit> {
     let names = server.iter().chain(mail.as_name().as_bytes()).copied();
     let data = vec![names.chain(numbers).collect()];
     Some(Edit::put(batch.zone.clone(), Rtype::SOA, SetValue::new(SOA_TTL, data)))
-}
-
-/// The change of a set in the form that the compiler applies.
-fn compiled(change: &WrittenSet) -> compile::SetChange<'_, Box<[u8]>> {
-    let set = change.after.as_ref().map(|value| (value.ttl, &value.data[..]));
-    let rules = change.after.as_ref().map(|value| value.policy.pack()).unwrap_or_default();
-    compile::SetChange { name: &change.name, rtype: change.rtype, set, rules }
 }

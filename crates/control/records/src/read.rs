@@ -161,6 +161,9 @@ impl RecordService {
     pub fn set(&self, set: &SetKey) -> Result<Option<StoredSet>, Refused> {
         let zone = set.zone.as_name();
         if let Some(foreign) = self.foreign(zone)? {
+            if set.view != View::DEFAULT {
+                return Ok(None);
+            }
             let found = foreign.set(set.name.as_name(), set.rtype);
             let (key, revision) = (set.clone(), Revision::NONE);
             return Ok(found.map(|found| StoredSet { key, value: found.into(), revision }));
@@ -190,7 +193,8 @@ impl RecordService {
         }
         let scanned = self.read(|reader| {
             reader.scan(origin, after, &mut |_, set| {
-                pager.take(set.name, set.rtype, set.revision, || set.value.to_value())
+                let id = (set.view, set.rtype);
+                pager.take(set.name, id, set.revision, || set.value.to_value())
             })
         });
         let zone = scanned?.ok_or(Refused::NoSuchZone)?;
@@ -215,11 +219,11 @@ impl RecordService {
         // Sets at the origin with types that sort before SOA.
         let mut early = Some(Vec::new());
         let mut take =
-            |zone: Option<SerialStamp>, name: &[u8], rtype, revision, value: SetValue| {
+            |zone: Option<SerialStamp>, name: &[u8], (view, rtype), revision, value: SetValue| {
                 let Ok(name) = NameBuf::joined(name, origin.as_name()) else {
                     return ControlFlow::Continue(());
                 };
-                let key = SetKey { zone: origin.clone(), name, rtype, view: View::Default };
+                let key = SetKey { zone: origin.clone(), name, rtype, view };
                 let mut set = StoredSet { key, value, revision };
                 if let Some(zone) = zone {
                     set = served(set, zone);
@@ -238,7 +242,8 @@ impl RecordService {
             for node in (0..names.len()).filter_map(|rank| names.at(rank)) {
                 for set in node.sets() {
                     let rtype = set.rtype();
-                    if take(None, node.name(), rtype, Revision::NONE, set.into()).is_break() {
+                    let id = (View::DEFAULT, rtype);
+                    if take(None, node.name(), id, Revision::NONE, set.into()).is_break() {
                         return Ok(());
                     }
                 }
@@ -247,7 +252,8 @@ impl RecordService {
         }
         let scanned = self.read(|reader| {
             reader.scan(origin.as_name(), None, &mut |zone, set| {
-                take(Some(zone.stamp), set.name, set.rtype, set.revision, set.value.to_value())
+                let id = (set.view, set.rtype);
+                take(Some(zone.stamp), set.name, id, set.revision, set.value.to_value())
             })
         });
         scanned?.map(drop).ok_or(Refused::NoSuchZone)
@@ -325,14 +331,14 @@ impl<'f> PageFiller<'f> {
     fn take(
         &mut self,
         name: &[u8],
-        rtype: Rtype,
+        (view, rtype): (View, Rtype),
         revision: Revision,
         value: impl FnOnce() -> SetValue,
     ) -> ControlFlow<()> {
         let Ok(name) = NameBuf::joined(name, self.origin.as_name()) else {
             return ControlFlow::Continue(());
         };
-        let key = SetKey { zone: self.origin.clone(), name, rtype, view: View::Default };
+        let key = SetKey { zone: self.origin.clone(), name, rtype, view };
         let found = self.compare(key.name.as_name());
         // Names are in canonical order from the first possible match on.
         if found == PrefixMatch::Behind {
@@ -340,6 +346,7 @@ impl<'f> PageFiller<'f> {
         }
         self.looked_at += 1;
         let is_type = self.filter.rtype.is_none_or(|wanted| wanted == rtype);
+        let is_type = is_type && view == self.filter.view;
         if found == PrefixMatch::Passes && is_type {
             let value = value();
             self.bytes += value.data.iter().map(|data| data.len()).sum::<usize>();
@@ -365,7 +372,7 @@ impl<'f> PageFiller<'f> {
         }
         // No record has type 0 (RFC 6895 §3.1).
         let (zone, name) = (self.origin.clone(), prefix.clone());
-        Some(SetKey { zone, name, rtype: Rtype(0), view: View::Default })
+        Some(SetKey { zone, name, rtype: Rtype(0), view: View::DEFAULT })
     }
 
     fn compare(&self, name: Name<'_>) -> PrefixMatch {
@@ -398,7 +405,7 @@ impl<'f> PageFiller<'f> {
             };
             for set in node.sets().filter(|set| is_behind(set.rtype())) {
                 let (name, rtype, value) = (node.name(), set.rtype(), || set.into());
-                if self.take(name, rtype, Revision::NONE, value).is_break() {
+                if self.take(name, (View::DEFAULT, rtype), Revision::NONE, value).is_break() {
                     return;
                 }
             }

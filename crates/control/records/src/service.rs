@@ -4,11 +4,13 @@ use crate::limits::LIVE_WAITERS_MAX;
 use crate::mirror::Mirror;
 use crate::queue::{QueueGuard, WriteQueue, WriteRequest, ZoneRequest};
 use crate::shared::{Published, SharedService, refused};
+use crate::views::KnownViews;
 use crate::writer::Writer;
 use crate::{
-    Batch, Fleet, PlannedWrite, Reader, Refused, Revision, Store, StoreError, StoreHealth,
+    Batch, Fleet, PlannedWrite, Reader, Refused, Revision, Store, StoreError, StoreHealth, View,
     WriteContext, WriteResult,
 };
+use std::collections::HashMap;
 use std::io::{self, Read, Seek};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -43,6 +45,8 @@ pub struct StoreSource {
     pub may_write: bool,
     /// Of another site: what is served of it. `None`: all zones, and they are of this site.
     pub mirror: Option<Mirror>,
+    /// The views that clients may have.
+    pub views: KnownViews,
 }
 
 /// A handle on the service; clones share it.
@@ -88,7 +92,7 @@ impl Source for StoreSource {
 impl StoreSource {
     /// Opens the store and publishes its zones.
     pub(crate) fn open(self, updates: UpdateSender) -> (Arc<SharedService>, Writer) {
-        let Self { store, fleet, waits, list, may_write, mirror } = self;
+        let Self { store, fleet, waits, list, may_write, mirror, views } = self;
         let shared = Arc::new(SharedService {
             publisher: updates.publisher(),
             reader: store.reader(),
@@ -96,6 +100,7 @@ impl StoreSource {
             published: watch::Sender::default(),
             health: Health::default(),
             fleet,
+            views,
             may_write,
             mirror,
         });
@@ -124,6 +129,7 @@ impl RecordService {
             list: None,
             may_write: true,
             mirror: None,
+            views: KnownViews::default(),
         })
     }
 
@@ -235,6 +241,11 @@ impl RecordService {
             }
             refused(why)
         })
+    }
+
+    /// Clients may have these views from now on; [`Self::settle`] lays their sets over the zones.
+    pub fn set_views(&self, views: HashMap<View, compile::View>) {
+        self.0.views.set(views);
     }
 
     /// Determines the owners of zones again after the config has changed. Retries a failed store at

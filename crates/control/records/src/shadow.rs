@@ -1,6 +1,6 @@
 //! Record sets that are in a zone but not served: at or below a delegation, below a DNAME, or in a
 //! deeper zone of the same server.
-use crate::{RecordService, SetKey};
+use crate::{RecordService, SetKey, View};
 use compile::{Image, Zone};
 use image::{DepthMask, Node};
 use std::fmt;
@@ -53,8 +53,10 @@ impl RecordService {
     /// delegation's own servers are served as additional data (RFC 9471).
     pub fn shadows(&self, sets: &[SetKey]) -> Vec<Option<Shadow>> {
         let image = self.0.publisher.image();
-        let of = |set: &SetKey| find(&image, set.zone.as_name(), set.name.as_name(), set.rtype);
-        sets.iter().map(of).collect()
+        // What hides a set of a view is not looked for.
+        let is_of_all = |set: &SetKey| set.view == View::DEFAULT;
+        let find = |set: &SetKey| find(&image, set.zone.as_name(), set.name.as_name(), set.rtype);
+        sets.iter().map(|set| Some(set).filter(|set| is_of_all(set)).and_then(find)).collect()
     }
 
     /// The number of hidden sets of a zone. Walks all its names if any may be hidden.

@@ -2,6 +2,7 @@
 use crate::health::Health;
 use crate::mirror::Mirror;
 use crate::queue::WriteQueue;
+use crate::views::KnownViews;
 use crate::{Fleet, Reader, Refused, Revision, StoreError, ZoneOwner};
 use compile::Zone;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub(crate) struct SharedService {
     pub published: watch::Sender<Published>,
     pub health: Health,
     pub fleet: Option<Arc<dyn Fleet>>,
+    /// The views that clients may have.
+    pub views: KnownViews,
     /// Whether writes are taken.
     pub may_write: bool,
     /// What is served of another site; `None`: the store is of this one.

@@ -50,9 +50,15 @@ fn scene(store: MemoryStore) -> TestService {
 
 /// As `scene`, with a wrapper of the store.
 fn scene_on(front: Box<dyn Store>, store: MemoryStore) -> TestService {
-    let (store_of, fleet, list, mirror) = (front, None, None, None);
-    let opening =
-        StoreSource { store: store_of, fleet, waits: false, list, may_write: true, mirror };
+    let opening = StoreSource {
+        store: front,
+        fleet: None,
+        waits: false,
+        list: None,
+        may_write: true,
+        mirror: None,
+        views: KnownViews::default(),
+    };
     TestService { store, ..scene_opened(opening) }
 }
 
@@ -108,7 +114,7 @@ fn batch(zone: &str, edits: Vec<Edit>) -> Batch {
 }
 
 fn key(at: &str, rtype: Rtype) -> SetKey {
-    SetKey { zone: name("example.org."), name: name(at), rtype, view: View::Default }
+    SetKey { zone: name("example.org."), name: name(at), rtype, view: View::DEFAULT }
 }
 
 impl TestService {
@@ -478,10 +484,8 @@ fn stopping_service_wakes_all_waiters() {
     assert!(written.wait().is_ok(), "what waits is done first");
     assert_eq!(block_on(waits), Err(Refused::Stopping));
     assert_eq!(block_on(service.wait_live(Revision(99))), Err(Refused::Stopping));
-    assert!(matches!(
-        service.write(batch("example.org.", Vec::new())).wait(),
-        Err(Refused::Stopping)
-    ));
+    let refused = service.write(batch("example.org.", Vec::new())).wait();
+    assert!(matches!(refused, Err(Refused::Stopping)));
     assert!(service.zones(None, 9, false, |_| true).is_ok(), "it can still be read");
 }
 

@@ -1,7 +1,7 @@
 //! Writes, their principals, and errors.
 use crate::{CommitId, WriteRights};
 use compile::Zone;
-use model::{BrokenRule, Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue};
+use model::{BrokenRule, Edit, InvalidEdit, Precondition, Revision, SetKey, SetValue, View};
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -140,6 +140,8 @@ pub struct SetPage {
 /// A filter of sets.
 #[derive(Clone, Debug, Default)]
 pub struct SetFilter {
+    /// Those of this view.
+    pub view: View,
     /// Only names of the same depth and parent whose first label begins with this name's first
     /// label. The zone's origin: only the origin.
     pub prefix: Option<NameBuf>,

@@ -13,11 +13,11 @@ use zone_manager::validate::relative;
 
 /// What a principal may write, for what its writes hide.
 pub trait WriteRights: fmt::Debug + Send + Sync {
-    /// Whether it may write the set of a name and type of a zone.
-    fn may_write(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool;
+    /// Whether it may write a set.
+    fn may_write(&self, set: &SetKey) -> bool;
 
-    /// Whether it may write sets of a type at a name of a zone and at all names below it.
-    fn covers(&self, zone: Name<'_>, name: Name<'_>, rtype: Rtype) -> bool;
+    /// Whether it may write sets of a type and a view at a name of a zone and all names below it.
+    fn covers(&self, set: &SetKey) -> bool;
 
     /// What becomes of its write of a set that hides more than it covers.
     fn hiding(&self, set: &SetKey) -> Hiding;
@@ -54,13 +54,16 @@ pub fn check(
         let Some(hidden) = edit.put.as_ref().and_then(|_| hidden(zone, edit.name.as_name())) else {
             continue;
         };
-        let (origin, name) = (batch.zone.as_name(), hidden.name.as_name());
+        let covers = |rtype: Rtype| {
+            let (zone, name) = (batch.zone.clone(), hidden.name.clone());
+            rights.covers(&SetKey { zone, name, rtype, view: edit.view })
+        };
         let is_deleted = |rtype: Rtype| {
             let mut edits = batch.edits.iter().filter(|edit| edit.put.is_none());
             edits.any(|edit| edit.rtype == rtype && edit.name == hidden.wildcard)
         };
         let mut types = hidden.types.iter().copied().filter(|rtype| !is_deleted(*rtype));
-        let Some(rtype) = types.find(|rtype| !rights.covers(origin, name, *rtype)) else {
+        let Some(rtype) = types.find(|rtype| !covers(*rtype)) else {
             continue;
         };
         let (name, view) = (edit.name.clone(), edit.view);

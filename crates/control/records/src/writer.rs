@@ -14,7 +14,7 @@ use crate::shared::{SharedService, refused};
 use crate::zones::{ZoneHeads, key};
 use crate::{
     Action, Batch, Edit, Form, PlannedWrite, Precondition, PreparedWrite, Refused, Revision,
-    SetKey, Store, StoreError, Watch, WriteContext, WriteResult, ZoneOwner,
+    SetKey, Store, StoreError, View, Watch, WriteContext, WriteResult, ZoneOwner,
 };
 use group::{RequestResult, WriteGroup};
 use image::HashKey;
@@ -165,6 +165,7 @@ impl Writer {
                     // `try_again` logs a change; requests that need the store get the error.
                     let _ = self.try_again();
                 }
+                self.heads.values_mut().for_each(|head| head.lay_known(&self.shared.views));
                 self.publish_all();
                 promise.answer(Ok(()));
             }
@@ -205,8 +206,9 @@ impl Writer {
 
     /// Whether the store has a form that holds what edits write.
     fn check_form(&self, edits: &[Edit]) -> Result<(), Refused> {
-        let forms =
-            edits.iter().filter_map(|edit| Some(Form::of(edit.rtype, &edit.put.as_ref()?.policy)));
+        let forms = edits
+            .iter()
+            .filter_map(|edit| Some(Form::of(edit.view, edit.rtype, &edit.put.as_ref()?.policy)));
         let needed = forms.max().unwrap_or(Form::OLDEST);
         self.store.form().check_need(needed).map_err(|why| {
             self.shared.health.refused_form();
@@ -273,8 +275,9 @@ impl Writer {
         let (reader, of_zone) = (&*self.shared.reader, head.stamp.revision);
         let group = &self.group;
         let last = |set: &SetKey| group.last_written(reader, (&at, of_zone), set);
-        let (changes, mut warnings) = prepare::change(head, &mut batch, &last)?;
-        let edited = batch.edits.iter().map(|edit| (edit.name.as_name(), edit.rtype));
+        let (changes, mut warnings) = prepare::change(head, &mut batch, &last, &self.shared.views)?;
+        let of_all = batch.edits.iter().filter(|edit| edit.view == View::DEFAULT);
+        let edited = of_all.map(|edit| (edit.name.as_name(), edit.rtype));
         warnings.extend(lint::of_sets(&head.zone, edited));
         if changes.is_empty() {
             return Ok(self.unchanged(&batch, of_zone)?.warned(warnings));
@@ -319,7 +322,8 @@ impl Writer {
         if self.heads.len() >= ZONES_MAX {
             return Err(Refused::ZONES);
         }
-        let (head, changes) = prepare::create(&mut batch, self.revision.next(), &self.key)?;
+        let (head, changes) =
+            prepare::create(&mut batch, self.revision.next(), &self.key, &self.shared.views)?;
         let offset = Some(head.stamp.offset).filter(|offset| *offset != 0);
         let warnings = lint::of_changes(&head.zone, &changes);
         self.group.touched.entry(at.clone()).or_insert(None);
@@ -332,7 +336,7 @@ impl Writer {
         let at = key(zone.as_name());
         let Some(head) = self.heads.get(&at) else { return Err(Refused::NoSuchZone) };
         expected(&context.expect, head.stamp.revision)?;
-        let mut gone = prepare::deletion(&head.zone);
+        let mut gone = prepare::deletion(head);
         if head.zone.serial().is_none() {
             // The zone exists but could not be loaded.
             let stored = self.shared.reader.zone(zone.as_name()).map_err(refused)?;

@@ -11,7 +11,7 @@ use crate::live::{AccessLists, Live};
 use crate::rest::Rest;
 use crate::sources::Sources;
 use crate::stage::Stage;
-use crate::store::StoreConfig;
+use crate::store::{StoreConfig, known_views};
 use crate::{zone_changes, zones};
 use announcer::Announcer;
 use api::Api;
@@ -209,6 +209,11 @@ impl Server {
             tracing::error!("[api] admits no client: {why}");
         }
         if let Some(store) = store.get() {
+            let views = {
+                let live = lock(&self.live);
+                known_views(live.config(), &live.views())
+            };
+            store.service.set_views(views);
             // A store that is ending cannot be settled, and need not be.
             let _ = store.service.settle().await;
         }
@@ -301,7 +306,10 @@ impl Server {
     /// A thread cannot be started.
     pub fn start_store(&self, is_hot_restart: bool) -> std::io::Result<()> {
         let listen: Vec<String> = self.plane.addresses().iter().map(ToString::to_string).collect();
-        let config = StoreConfig::new(lock(&self.live).started(), &listen, &self.documents.own);
+        let live = lock(&self.live);
+        let config = StoreConfig::new(live.started(), &listen, &self.documents.own);
+        config.views.set(known_views(live.config(), &live.views()));
+        drop(live);
         self.sources.start_store(&config, is_hot_restart)?;
         if let Some(stored) = self.sources.store.get() {
             // Set only here.

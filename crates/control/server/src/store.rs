@@ -4,8 +4,11 @@ use crate::resources::VERSION;
 use crate::sites::{SiteSettings, Sites};
 use config::limits::MEMBER_NAME_LEN_MAX;
 use config::{Config, Etcd, Server, Site, StoreKind};
-use records::{Fleet, Form, RecordService, ServiceThreads, Store, StoreSize, StoreSource};
+use records::{
+    Fleet, Form, KnownViews, RecordService, ServiceThreads, Store, StoreSize, StoreSource, View,
+};
 use server_status::{Member, StoreStatus, StoreZoneFault};
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,7 +41,7 @@ impl Stored {
         control: &ZonePublisher,
         is_hot_restart: bool,
     ) -> io::Result<Option<Self>> {
-        let StoreConfig { kind, folder, etcd, may_write, .. } = config;
+        let StoreConfig { kind, folder, etcd, may_write, views, .. } = config;
         let Some(folder) = folder else { return Ok(None) };
         let began = Instant::now();
         let (store, fleet, of_files): (Box<dyn Store>, Option<Arc<dyn Fleet>>, _) = match kind {
@@ -59,6 +62,7 @@ impl Stored {
             list: Some(folder.join(store::ZONE_LIST)),
             may_write: *may_write,
             mirror: None,
+            views: views.clone(),
         };
         let (service, serving) = control.start_source(source)?;
         let files = store_redb::paths(&of_files);
@@ -116,6 +120,15 @@ impl Stored {
     }
 }
 
+/// The views that a config names for zones of the store, with their numbers.
+pub fn known_views(
+    config: &Config,
+    numbers: &HashMap<String, packet::View>,
+) -> HashMap<View, packet::View> {
+    let of = |name: &String| Some((View::from_word(name)?, *numbers.get(name)?));
+    config.store.views.iter().filter_map(of).collect()
+}
+
 /// The store that a config names.
 pub struct StoreConfig {
     kind: StoreKind,
@@ -126,6 +139,8 @@ pub struct StoreConfig {
     may_write: bool,
     /// Other sites.
     sites: Vec<SiteSettings>,
+    /// The views that clients may have.
+    pub views: KnownViews,
 }
 
 impl StoreConfig {
@@ -158,7 +173,8 @@ impl StoreConfig {
         let etcd = EtcdSettings { member, may_write, own, ..etcd_settings(&config.etcd) };
         let folder = config.server.folder().map(Path::to_owned);
         let sites = config.sites.iter().map(site_settings).collect();
-        Self { kind: config.store.kind, folder, etcd, may_write, sites }
+        let views = KnownViews::default();
+        Self { kind: config.store.kind, folder, etcd, may_write, sites, views }
     }
 }
 

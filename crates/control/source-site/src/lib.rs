@@ -10,8 +10,8 @@ mod rates;
 use limits::{MEASURE_INTERVAL, SPACE_INTERVAL};
 use rates::Measurements;
 use records::{
-    Mirror, RecordService, Refused, ServiceThreads, StoreSource, WriteDelay, WriteResult,
-    source_of_site,
+    KnownViews, Mirror, RecordService, Refused, ServiceThreads, StoreSource, WriteDelay,
+    WriteResult, source_of_site,
 };
 use server_status::SiteStatus;
 use std::io;
@@ -166,6 +166,8 @@ impl Site {
             list: None,
             may_write: false,
             mirror: Some(of_site),
+            // Views of another site are not those of this one: its sets of views are not served.
+            views: KnownViews::default(),
         };
         let (service, serving) = publisher.start_source(source)?;
         let measured = Mutex::default();

@@ -6,6 +6,7 @@
 //! commits/REVISION              a commit, by its newest revision in 20 digits
 //! zones/ZONE                    {"revision": …, "offset": …}
 //! sets/ZONE/NAME/TYPE           the JSON of a record set; NAME is relative, `@` is the zone's
+//! sets/ZONE/NAME/TYPE/VIEW      the same of a set of a view
 //! staged/ID/header, /NUMBER     a commit that is too large for one transaction, in parts
 //! tokens/PRINCIPAL              the JSON of a credential, and so are other sets of documents
 //! adopted                       the revision of the last `dunlin fleet adopt`
@@ -24,7 +25,7 @@
 //! ```
 //! Names are in lower case and presentation form; a slash in them is `\047`.
 use etcd_client::KeyValue;
-use records::{CommitId, Form, Revision};
+use records::{CommitId, Form, Revision, View};
 use serde::{Deserialize, Serialize};
 use server_status::Member;
 use store::serial::SerialStamp;
@@ -43,8 +44,8 @@ pub const CLUSTERS: &str = "clusters/";
 pub enum ListedKey {
     /// A zone.
     Zone(NameBuf),
-    /// A set: its zone, its relative name in lower case, and its type.
-    Set(NameBuf, Box<[u8]>, Rtype),
+    /// A set: its zone, its relative name in lower case, its view and its type.
+    Set(NameBuf, Box<[u8]>, View, Rtype),
 }
 
 /// Keys, and prefixes of keys, that are the same in each fleet.
@@ -97,8 +98,9 @@ impl Keys {
     }
 
     /// The key of a set with this relative name.
-    pub fn set(&self, zone: Name<'_>, name: &[u8], rtype: Rtype) -> String {
-        format!("{}{}/{rtype}", self.sets_of(zone), relative(name))
+    pub fn set(&self, zone: Name<'_>, name: &[u8], view: View, rtype: Rtype) -> String {
+        let of_all = format!("{}{}/{rtype}", self.sets_of(zone), relative(name));
+        if view == View::DEFAULT { of_all } else { format!("{of_all}/{view}") }
     }
 
     pub fn staged(&self, id: CommitId) -> String {
@@ -190,13 +192,16 @@ impl Keys {
                         bytes[..bytes.len() - 1].into()
                     }
                 };
-                ListedKey::Set(zone, name, rtype.parse().ok()?)
+                let view = parts.next().map_or(Some(View::DEFAULT), View::from_word)?;
+                ListedKey::Set(zone, name, view, rtype.parse().ok()?)
             }
             _ => return None,
         };
         let is_canonical = match &listed {
             ListedKey::Zone(zone) => self.zone(zone.as_name()),
-            ListedKey::Set(zone, name, rtype) => self.set(zone.as_name(), name, *rtype),
+            ListedKey::Set(zone, name, view, rtype) => {
+                self.set(zone.as_name(), name, *view, *rtype)
+            }
         };
         // Two keys of one set would contradict each other.
         (parts.next().is_none() && is_canonical.strip_prefix(&self.0) == Some(key))
@@ -316,9 +321,14 @@ mod tests {
             ("example.org.", b"\x03a.b", "/dunlin/sets/example.org./a\\.b/A"),
         ] {
             let zone = name(zone);
-            assert_eq!(keys.set(zone.as_name(), relative, Rtype::A), text);
-            let read = keys.read(text.as_bytes());
-            assert_eq!(read, Some(ListedKey::Set(zone.clone(), relative.into(), Rtype::A)));
+            for (view, text) in [
+                (View::DEFAULT, text.to_owned()),
+                (View::from_word("internal").expect("a view"), format!("{text}/internal")),
+            ] {
+                assert_eq!(keys.set(zone.as_name(), relative, view, Rtype::A), text);
+                let set = ListedKey::Set(zone.clone(), relative.into(), view, Rtype::A);
+                assert_eq!(keys.read(text.as_bytes()), Some(set));
+            }
             let of_zone = keys.zone(zone.as_name());
             assert_eq!(keys.read(of_zone.as_bytes()), Some(ListedKey::Zone(zone)));
         }
@@ -329,7 +339,10 @@ mod tests {
             "/dunlin/zones/Example.org.",
             "/dunlin/zones/example.org./",
             "/dunlin/sets/example.org./www",
-            "/dunlin/sets/example.org./www/A/B",
+            "/dunlin/sets/example.org./www/A/default",
+            "/dunlin/sets/example.org./www/A/",
+            "/dunlin/sets/example.org./www/A/a b",
+            "/dunlin/sets/example.org./www/A/b/c",
             "/dunlin/sets/example.org./www/NO-TYPE",
             "/dunlin/sets/example.org./www/TYPE1",
             "/dunlin/sets/example.org./w\\119w/A",

@@ -9,7 +9,7 @@ use crate::staged::{self, Move};
 use crate::unreadable::{UNKNOWN_STAMP, UnreadableKeys, missing_zone};
 use etcd_client::KeyValue;
 use model::read_stored;
-use records::{Action, Form, PreparedWrite, Revision, StoreError, View, WrittenSet};
+use records::{Action, Form, PreparedWrite, Revision, StoreError, WrittenSet};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -160,10 +160,10 @@ impl Content {
                 Some(stamp) => self.zone(&origin).stamp = Some(stamp),
                 None => self.note_unreadable(kv.key(), &origin, "its value is not that of a zone"),
             },
-            Some(ListedKey::Set(zone, name, rtype)) => match read_stored(kv.value(), rtype) {
+            Some(ListedKey::Set(zone, name, view, rtype)) => match read_stored(kv.value(), rtype) {
                 Ok((revision, value)) => {
                     let (mut key, mut bytes) = (Vec::new(), Vec::new());
-                    codec::set_key(&mut key, &name, View::Default, rtype);
+                    codec::set_key(&mut key, &name, view, rtype);
                     codec::set_value(&mut bytes, revision, &value);
                     self.zone(&zone).sets.insert(key, bytes);
                 }

@@ -74,10 +74,10 @@ pub fn replacement(keys: &Keys, mut snapshot: &[u8]) -> Result<Vec<KeyChanges>, 
                 now.put_zone(keys.zone(zone.as_name()), stamp);
             }
             SnapshotItem::Set(key, value) => {
-                let (_, rtype) = codec::read_key(key, &mut name)?;
+                let (view, rtype) = codec::read_key(key, &mut name)?;
                 let (revision, content) = codec::read_value(value)?;
                 let json = write_stored(rtype, revision, &content.to_value());
-                now.put(keys.set(zone.as_name(), &name, rtype), Some(json));
+                now.put(keys.set(zone.as_name(), &name, view, rtype), Some(json));
             }
         }
         Ok(())
@@ -111,7 +111,7 @@ pub fn changes(keys: &Keys, writes: &[PreparedWrite]) -> Vec<KeyChanges> {
             if now.is_full() {
                 all.push(std::mem::take(&mut now));
             }
-            let key = keys.set(zone, &change.name, change.rtype);
+            let key = keys.set(zone, &change.name, change.view, change.rtype);
             let value = change.after.as_ref();
             now.put(key, value.map(|value| write_stored(change.rtype, write.revision, value)));
         }

@@ -145,7 +145,7 @@ pub fn incomplete(
     let mut found = BTreeSet::new();
     for key in unreadable.keys() {
         let Some(zone) = zone_of(keys, key) else { continue };
-        let (name, rtype, view) = (zone.clone(), Rtype::SOA, View::Default);
+        let (name, rtype, view) = (zone.clone(), Rtype::SOA, View::DEFAULT);
         let soa = SetKey { zone: zone.clone(), name, rtype, view };
         if reader.set(&soa)?.is_none() {
             found.insert(zone_key(zone.as_name()));
@@ -159,7 +159,7 @@ pub fn is_mended(keys: &Keys, key: &str, why: &str, value: Option<&[u8]>) -> boo
     let Some(value) = value else { return why != MISSING };
     match keys.read(key.as_bytes()) {
         Some(ListedKey::Zone(_)) => read_zone_value(value).is_some(),
-        Some(ListedKey::Set(_, _, rtype)) => read_stored(value, rtype).is_ok(),
+        Some(ListedKey::Set(.., rtype)) => read_stored(value, rtype).is_ok(),
         None => true,
     }
 }

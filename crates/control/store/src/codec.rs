@@ -3,13 +3,14 @@
 //!
 //! ```text
 //! set key    name (labels from the right, each ended by 0; 0 and 1 in them as 1 1 and 1 2),
-//!            0, view (1), type (2)
+//!            0, view, type (2)
+//! view       0, that of all clients, or the length of its name (1), its name
 //! set value  revision (8), then its content
 //! content    TTL (4), 0 or, for a set with rules, 1, their length (2) and the rules (see `model`);
 //!            records (2), each after its length (2)
 //! entry      time (8, milliseconds since 1970), kind (1), sets (8), length of the principal (1),
 //!            principal; if kind has its highest bit set: length of the reason (1), reason;
-//!            then each change: length of the name (1), name, type (2), view (1), before, after:
+//!            then each change: length of the name (1), name, type (2), view, before, after:
 //!            each 0, or 1 and the content, without records if the journal does not keep them
 //! write      bytes of the rest (4), revision (8), flags (1), length of the zone's name (1),
 //!            the name, the offset of its serials if it changes (4), an entry with every change
@@ -48,8 +49,6 @@ impl From<DamagedRecord> for StoreError {
     }
 }
 
-/// Bytes after the name in a key.
-const KEY_TAIL_LEN: usize = 4;
 /// Bytes of a write's length.
 const LEN: usize = 4;
 /// Set in the kind of an entry with a reason.
@@ -66,8 +65,20 @@ pub fn zone_key(origin: Name<'_>) -> Vec<u8> {
 /// Appends the key of a set. Its name is relative and in lower case.
 pub fn set_key(into: &mut Vec<u8>, name: &[u8], view: View, rtype: Rtype) {
     sort_key(into, name);
-    into.extend_from_slice(&[0, view as u8]);
+    into.push(0);
+    put_view(into, view);
     into.extend_from_slice(&rtype.0.to_be_bytes());
+}
+
+fn put_view(into: &mut Vec<u8>, view: View) {
+    let name = view.as_bytes();
+    into.push(name.len() as u8);
+    into.extend_from_slice(name);
+}
+
+fn read_view(from: &mut &[u8]) -> Result<View, DamagedRecord> {
+    let [len] = take(from)?;
+    View::from_bytes(bytes(from, len.into())?).ok_or(DamagedRecord)
 }
 
 /// Parses the relative name, view and type of a key.
@@ -75,13 +86,12 @@ pub fn set_key(into: &mut Vec<u8>, name: &[u8], view: View, rtype: Rtype) {
 /// # Errors
 /// The key is invalid.
 pub fn read_key(key: &[u8], name: &mut Vec<u8>) -> Result<(View, Rtype), DamagedRecord> {
-    let (sorted, tail) = key.split_last_chunk::<KEY_TAIL_LEN>().ok_or(DamagedRecord)?;
-    let [0, 0, high, low] = *tail else { return Err(DamagedRecord) };
     name.clear();
     let (mut whole, mut end) = ([0; Name::LEN_MAX], Name::LEN_MAX);
     let (mut label, mut len) = ([0; Name::LABEL_MAX], 0);
-    let mut bytes = sorted.iter();
-    while let Some(&byte) = bytes.next() {
+    let mut bytes = key.iter();
+    loop {
+        let byte = *bytes.next().ok_or(DamagedRecord)?;
         if byte != 0 {
             let plain = match byte {
                 1 => match bytes.next() {
@@ -94,19 +104,20 @@ pub fn read_key(key: &[u8], name: &mut Vec<u8>) -> Result<(View, Rtype), Damaged
             len += 1;
             continue;
         }
+        // After the last label.
         if len == 0 {
-            return Err(DamagedRecord);
+            break;
         }
         let start = end.checked_sub(1 + len).ok_or(DamagedRecord)?;
         whole[start] = len as u8;
         whole[start + 1..end].copy_from_slice(&label[..len]);
         (end, len) = (start, 0);
     }
-    if len > 0 {
-        return Err(DamagedRecord);
-    }
     name.extend_from_slice(&whole[end..]);
-    Ok((View::Default, Rtype(u16::from_be_bytes([high, low]))))
+    let mut tail = bytes.as_slice();
+    let view = read_view(&mut tail)?;
+    let rtype = <[u8; 2]>::try_from(tail).map_err(|_| DamagedRecord)?;
+    Ok((view, Rtype(u16::from_be_bytes(rtype))))
 }
 
 /// Appends the value of a set.
@@ -226,7 +237,7 @@ fn entry_changes(into: &mut Vec<u8>, changes: &[WrittenSet], with_data: bool) {
         into.push(name.len() as u8);
         into.extend_from_slice(name);
         into.extend_from_slice(&rtype.0.to_le_bytes());
-        into.push(*view as u8);
+        put_view(into, *view);
         for held in [before, after] {
             into.push(held.is_some().into());
             if let Some(value) = held {
@@ -302,13 +313,13 @@ pub fn read_entry(revision: Revision, mut from: &[u8]) -> Result<JournalEntry, D
         let [len] = take(from)?;
         let name = bytes(from, len.into())?.into();
         let rtype = Rtype(u16::from_le_bytes(take(from)?));
-        let [0] = take(from)? else { return Err(DamagedRecord) };
+        let view = read_view(from)?;
         let mut held = || match take(from)? {
             [0] => Ok(None),
             _ => read_holds(from).map(|held| Some(held.to_value())),
         };
         let (before, after) = (held()?, held()?);
-        changes.push(WrittenSet { name, rtype, view: View::Default, before, after });
+        changes.push(WrittenSet { name, rtype, view, before, after });
     }
     Ok(JournalEntry { revision, when, by, reason, kind, count, changes })
 }
@@ -411,12 +422,22 @@ mod tests {
 
     #[test]
     fn key_round_trips() {
+        let named = View::from_word("internal").expect("a view");
         for name in [&b""[..], b"\x03www", b"\x01a\x02\0\x01", b"\x01*\x03www"] {
-            let mut key = Vec::new();
-            set_key(&mut key, name, View::Default, Rtype::A);
-            let mut again = b"before".to_vec();
-            assert_eq!(read_key(&key, &mut again), Ok((View::Default, Rtype::A)));
-            assert_eq!(again, name);
+            let keys = [View::DEFAULT, named].map(|view| {
+                let mut key = Vec::new();
+                set_key(&mut key, name, view, Rtype::A);
+                let mut again = b"before".to_vec();
+                assert_eq!(read_key(&key, &mut again), Ok((view, Rtype::A)));
+                assert_eq!(again, name);
+                for len in 0..key.len() {
+                    assert_eq!(read_key(&key[..len], &mut again), Err(DamagedRecord));
+                }
+                key
+            });
+            let mut below = Vec::new();
+            set_key(&mut below, &[b"\x01a", name].concat(), View::DEFAULT, Rtype::A);
+            assert!(keys[0] < keys[1] && keys[1] < below, "in canonical order");
         }
     }
 

@@ -3,12 +3,12 @@
 //! ```text
 //! form  tree  keys  snapshot
 //!    5     5     1         4   the log has form 3, which counts by itself
-//!    6     6     2         5   weights, locations, and the policies that need them
+//!    6     6     2         5   weights, locations, and the policies that need them; sets of views
 //!    7     7     3         6   only in a build for tests
 //! ```
 //! A store keeps its form: what a new version writes can be read by the version before, until an
 //! operator raises the form. A write that needs a newer form is refused until then.
-use model::{Policy, SetValue};
+use model::{Policy, SetValue, View};
 use std::fmt;
 use wire::Rtype;
 
@@ -36,7 +36,7 @@ impl Form {
     pub const PREVIOUS: Self = Self(5);
     /// The newest form that this version knows.
     pub const NEWEST: Self = Self(if IS_NEXT { 7 } else { 6 });
-    /// The first form whose sets have weights, locations, and policies that need them.
+    /// The first form whose sets have views, weights, locations, and policies that need these.
     const WITH_POLICIES: Self = Self(6);
 
     /// The number in the key `format` of etcd.
@@ -59,10 +59,11 @@ impl Form {
         Self(u32::from(number) + 1).max(Self::OLDEST)
     }
 
-    /// The oldest form that can hold a set of this type with this policy.
-    pub fn of(rtype: Rtype, policy: &Policy) -> Self {
+    /// The oldest form that can hold a set of this view and type with this policy.
+    pub fn of(view: View, rtype: Rtype, policy: &Policy) -> Self {
         match policy.rules() {
             _ if is_next(policy) => Self::NEWEST,
+            _ if view != View::DEFAULT => Self::WITH_POLICIES,
             Some(rules) if !rules.is_plain(rtype) => Self::WITH_POLICIES,
             _ => Self::OLDEST,
         }
@@ -148,7 +149,7 @@ mod tests {
         let back = (Form::from_keys(1), Form::from_snapshot(4), Form::from_snapshot(2));
         assert_eq!(back, (Form(5), Form(5), Form(5)));
         let policy = Policy::All.with_comment("next form");
-        assert_eq!(Form::of(Rtype::A, &policy), Form::OLDEST);
+        assert_eq!(Form::of(View::DEFAULT, Rtype::A, &policy), Form::OLDEST);
         let mut value = Vec::new();
         let set = SetValue { ttl: 60, policy, data: vec![[10, 0, 0, 1][..].into()] };
         codec::set_value(&mut value, Revision(1), &set);
@@ -188,10 +189,13 @@ mod tests {
             (Rtype::AAAA, &locations, 6),
         ] {
             let policy = Policy::new(rules.clone());
-            assert_eq!(Form::of(rtype, &policy), Form(form), "{rtype} {rules:?}");
+            let needed = Form::of(View::DEFAULT, rtype, &policy);
+            assert_eq!(needed, Form(form), "{rtype} {rules:?}");
         }
         let comment = Policy::All.with_comment("rack 7");
-        assert_eq!(Form::of(Rtype::SRV, &comment), Form(5));
+        assert_eq!(Form::of(View::DEFAULT, Rtype::SRV, &comment), Form(5));
+        let view = View::from_word("internal").expect("a view");
+        assert_eq!(Form::of(view, Rtype::A, &Policy::All), Form(6));
     }
 
     #[test]

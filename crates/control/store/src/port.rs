@@ -74,7 +74,7 @@ impl PreparedWrite {
         let changes = self.journaled().2.iter();
         let forms = changes.flat_map(|change| {
             let values = [&change.before, &change.after].into_iter().flatten();
-            values.map(|value| Form::of(change.rtype, &value.policy))
+            values.map(|value| Form::of(change.view, change.rtype, &value.policy))
         });
         forms.max().unwrap_or(Form::OLDEST)
     }

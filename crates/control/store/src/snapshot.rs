@@ -16,7 +16,7 @@ use crate::form::{self, Form};
 use crate::limits::ZONES_MAX;
 use crate::serial::SerialStamp;
 use crate::{Policy, Revision, SetRules, SetValue, StoreError};
-use model::RecordSet;
+use model::{RecordSet, View};
 use siphasher::sip::SipHasher13;
 use std::hash::Hasher;
 use std::io::{self, Read, Write};
@@ -225,7 +225,7 @@ impl SnapshotOrder {
     fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
         let zone = self.zone.as_ref().ok_or_else(|| wrong("a set"))?.as_name();
         let of_zone = || wrong(&format!("a set of {zone}"));
-        let (_, rtype) = codec::read_key(key, &mut self.name).map_err(|_| of_zone())?;
+        let (view, rtype) = codec::read_key(key, &mut self.name).map_err(|_| of_zone())?;
         let (revision, held) = codec::read_value(value).map_err(|_| of_zone())?;
         let name = NameBuf::joined(&self.name, zone).map_err(|_| of_zone())?;
         let is_next = self.set_key.as_ref().is_none_or(|last| key > &last[..]);
@@ -242,6 +242,7 @@ impl SnapshotOrder {
             None => false,
         };
         let is_new = revision > self.revision;
+        let has_valid_rules = has_valid_rules && knows(self.format, view);
         if !is_next || !is_lower || is_new || set.is_err() || !has_valid_rules {
             return Err(wrong(&format!("{name} {rtype}")));
         }
@@ -302,6 +303,11 @@ fn kept(format: u8, rtype: Rtype, policy: &Policy) -> Option<(Policy, &'static s
     }
 }
 
+/// Whether a format can hold sets of a view.
+fn knows(format: u8, view: View) -> bool {
+    view == View::DEFAULT || format >= WITH_POLICIES
+}
+
 /// A plain set with the comment of a policy.
 fn comment_of(policy: &Policy) -> Policy {
     Policy::All.with_comment(policy.comment())
@@ -330,7 +336,13 @@ pub fn convert(
         SnapshotItem::Set(key, value) => {
             let (revision, held) = codec::read_value(value)?;
             let policy = Policy::unpack(held.rules).ok_or_else(damaged)?;
-            let (_, rtype) = codec::read_key(key, &mut name)?;
+            let (view, rtype) = codec::read_key(key, &mut name)?;
+            if !knows(format, view) {
+                let name = NameBuf::joined(&name, zone.as_name()).map_err(|_| damaged())?;
+                let loses = "the whole set, which is of a view";
+                lost.push(LossySet { name, rtype, loses });
+                return Ok(());
+            }
             let Some((policy, loses)) = kept(format, rtype, &policy) else {
                 return writer.set(key, value).map_err(unwritten);
             };

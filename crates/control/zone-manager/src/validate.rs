@@ -1,7 +1,9 @@
 //! The validation of edits: of each by itself, and of its precondition. The compiler validates the
 //! zone as it will be.
 use model::sort_key;
-use model::{BrokenRule, Edit, InvalidEdit, InvalidRecordSet, Precondition, RecordSet, Revision};
+use model::{
+    BrokenRule, Edit, InvalidEdit, InvalidRecordSet, Precondition, RecordSet, Revision, View,
+};
 use wire::{Name, NameBuf, Rtype};
 
 /// Validates an edit by itself. Afterwards the set is valid without duplicates, and the name in
@@ -18,7 +20,8 @@ pub fn edit(edit: &mut Edit, origin: Name<'_>) -> Result<(), InvalidEdit> {
         let what = format!("zones of the store are not signed yet: no {rtype} records");
         return Err(invalid("type", BrokenRule::SIGNED, what));
     }
-    let is_needed = matches!(rtype, Rtype::SOA | Rtype::NS) && at == origin;
+    let is_of_all = edit.view == View::DEFAULT;
+    let is_needed = matches!(rtype, Rtype::SOA | Rtype::NS) && at == origin && is_of_all;
     let Some(value) = &mut edit.put else {
         if is_needed {
             let rule = if rtype == Rtype::SOA { BrokenRule::SOA } else { BrokenRule::NS };
@@ -32,6 +35,10 @@ pub fn edit(edit: &mut Edit, origin: Name<'_>) -> Result<(), InvalidEdit> {
         return Err(invalid("members", BrokenRule::SET_RULES, what));
     }
     if let Some(rules) = value.policy.rules() {
+        if !is_of_all && rules.has_choice() {
+            let what = "not yet: a set of a view has neither a policy nor a check".to_owned();
+            return Err(invalid("policy", BrokenRule::NOT_YET, what));
+        }
         rules
             .check(rtype, value.data.len())
             .map_err(|(field, rule, what)| invalid(field, rule, what))?;
@@ -89,7 +96,9 @@ pub fn edits(edits: &mut [Edit], origin: Name<'_>) -> Result<Vec<usize>, Invalid
     for (index, each) in edits.iter_mut().enumerate() {
         edit(each, origin).map_err(|why| InvalidEdit { edit: index, ..why })?;
         sort_key(&mut keys, relative(each.name.as_name(), origin));
-        keys.extend_from_slice(&[0, each.view as u8]);
+        let view = each.view.as_bytes();
+        keys.extend_from_slice(&[0, view.len() as u8]);
+        keys.extend_from_slice(view);
         keys.extend_from_slice(&each.rtype.0.to_be_bytes());
         ends.push(keys.len());
     }
@@ -102,7 +111,10 @@ pub fn edits(edits: &mut [Edit], origin: Name<'_>) -> Result<Vec<usize>, Invalid
     let twice = order.windows(2).filter(|two| key(two[0]) == key(two[1])).map(|two| two[1]).min();
     if let Some(index) = twice {
         let (name, rtype) = (edits[index].name.as_name(), edits[index].rtype);
-        let what = format!("{name} {rtype} occurs twice");
+        let what = match edits[index].view {
+            View::DEFAULT => format!("{name} {rtype} occurs twice"),
+            view => format!("{name} {rtype} occurs twice in the view {view}"),
+        };
         return Err(InvalidEdit { edit: index, ..invalid("name", BrokenRule::TWICE, what) });
     }
     Ok(order)

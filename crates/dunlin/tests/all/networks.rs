@@ -110,3 +110,50 @@ fn clients_of_a_view_see_the_merged_zone_and_a_reload_changes_it() {
     assert!(holds(&served.ask("ns.a.test"), &[192, 0, 2, 1]), "the zone without a view");
     assert_eq!(rcode(&served.ask("inside.a.test")), NXDOMAIN);
 }
+
+/// Sets of a view are written by a command, and a reload takes the view from its clients and gives
+/// it back.
+#[test]
+fn clients_of_a_view_of_the_store_get_its_sets() {
+    let socket = short_socket("networks_store");
+    let config = format!(
+        "[admin]\nsocket = \"{}\"\n[store]\nkind = \"redb\"\nviews = [\"in\"]\n[api]\n\
+         listen = \"127.0.0.1:0\"\n[[network]]\nname = \"local\"\nprefixes = [\"127.0.0.0/8\"]\n\
+         view = \"in\"\n",
+        socket.display()
+    );
+    let served = Served::start("networks_store", &config, &[]);
+    let created = run(&served, &["token", "create", "root", "--grant", "read,write,zones *"]);
+    let token = String::from_utf8_lossy(&created.stdout).trim().to_owned();
+    let command = |arguments: &[&str]| {
+        let output = served.command(&token, arguments).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let done = |arguments: &[&str]| assert_eq!(command(arguments), (Some(0), String::new()));
+    done(&["zones", "create", "a.test", "--nameserver", "ns.example.net."]);
+    done(&["records", "set", "a.test", "www", "A", "192.0.2.1"]);
+    let set = ["records", "set", "a.test", "www", "A", "192.0.2.77", "--view"];
+    let set_in = |view| [&set[..], &[view]].concat();
+    let (code, why) = command(&set_in("in"));
+    assert!(code == Some(1) && why.contains("dunlin store upgrade"), "{why}");
+    assert_eq!(run(&served, &["store", "upgrade", "--yes"]).status.code(), Some(0));
+    done(&set_in("in"));
+    assert!(holds(&served.ask("www.a.test"), &[192, 0, 2, 77]));
+    let (code, why) = command(&set_in("out"));
+    assert!(code == Some(1) && why.contains("[store] views of the config names in"), "{why}");
+    let is_of_all = || holds(&served.ask("www.a.test"), &[192, 0, 2, 1]);
+    let named = "views = [\"in\"]";
+    let reload = |old: &str, new: &str| {
+        edit(&served, old, new);
+        let told = run(&served, &["reload"]);
+        assert_eq!(told.status.code(), Some(0), "{told:?}");
+    };
+    edit(&served, "view = \"in\"\n", "view = \"default\"\n");
+    reload(named, "views = []");
+    assert!(is_of_all());
+    edit(&served, "view = \"default\"\n", "view = \"in\"\n");
+    reload("views = []", named);
+    wait::until_true("the view is served again", || {
+        holds(&served.ask("www.a.test"), &[192, 0, 2, 77])
+    });
+}

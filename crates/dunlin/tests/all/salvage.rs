@@ -25,7 +25,7 @@ fn damaged_store_is_salvaged_and_restored() {
         let name = format!("\x05n{n:04}").into_bytes().into();
         let value =
             SetValue { ttl: 60, policy: Policy::All, data: vec![[192, 0, 2, n as u8][..].into()] };
-        let (rtype, view) = (Rtype::A, View::Default);
+        let (rtype, view) = (Rtype::A, View::DEFAULT);
         WrittenSet { name, rtype, view, before: None, after: Some(value) }
     };
     let zone = NameBuf::from_text(b"damaged.test.", Name::ROOT).unwrap();

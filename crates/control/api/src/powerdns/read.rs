@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use hyper::header::{CONTENT_TYPE, ETAG};
 use hyper::{HeaderMap, StatusCode};
 use powerdns::{read_zone_filter, read_zone_id, set_body, zone_head, zones_head};
-use records::{RecordService, Refused, Revision, SetFilter, StoredSet, ZoneInfo, ZoneOwner};
+use records::{RecordService, Refused, Revision, SetFilter, StoredSet, View, ZoneInfo, ZoneOwner};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::io::{self, Write};
@@ -193,7 +193,7 @@ impl ZoneReply<'_> {
         match self.wanted.name.clone() {
             None => records.export(origin, &mut |revision, set| each(self, revision, &set))?,
             Some(name) => {
-                let filter = SetFilter { prefix: Some(name), rtype: None };
+                let filter = SetFilter { prefix: Some(name), ..SetFilter::default() };
                 // The name is the first of those that begin with it.
                 let page = records.page(origin, None, &filter, PAGE_MAX)?;
                 let _ = page.sets.iter().try_for_each(|set| each(self, page.revision, set));
@@ -230,7 +230,9 @@ impl ZoneReply<'_> {
             }
             self.begin(origin)?;
         }
-        if !self.wanted.has(set) || !self.caller.may(Verb::Read, &set.key) {
+        // The dialect knows no views.
+        let is_of_all = set.key.view == View::DEFAULT;
+        if !is_of_all || !self.wanted.has(set) || !self.caller.may(Verb::Read, &set.key) {
             return Ok(());
         }
         if !std::mem::take(is_first) {

@@ -128,7 +128,7 @@ fn check_edits(caller: &Caller, zone: &NameBuf, edits: &[Edit]) -> Result<(), Pr
     caller.note_edits(edits);
     for (number, edit) in edits.iter().enumerate() {
         let (name, rtype) = (edit.name.clone(), edit.rtype);
-        let key = SetKey { zone: zone.clone(), name, rtype, view: View::Default };
+        let key = SetKey { zone: zone.clone(), name, rtype, view: View::DEFAULT };
         let allowed = match edit.put {
             Some(_) => caller.check_put(&key),
             None => caller.check(Verb::Write, &key),
@@ -147,7 +147,7 @@ fn plan(
 ) -> Result<Result<Vec<Edit>, Problem>, Refused> {
     let mut edits = Vec::with_capacity(patches.len());
     for (number, SetPatch { name, rtype, kind }) in patches.into_iter().enumerate() {
-        let key = SetKey { zone: zone.clone(), name: name.clone(), rtype, view: View::Default };
+        let key = SetKey { zone: zone.clone(), name: name.clone(), rtype, view: View::DEFAULT };
         let edit = match kind {
             PatchKind::Delete => Edit::remove(name, rtype),
             PatchKind::Extend(ttl, data) => {

@@ -71,7 +71,7 @@ fn grants_are_read_and_written() {
         ),
         ("read a..b", "neither a name nor a pattern"),
         ("read * * BOGUS", "\"BOGUS\" is not a type"),
-        ("read * * * *", "unexpected word"),
+        ("read * * * * *", "unexpected word"),
         ("endpoints", "stands alone before its addresses"),
         ("endpoints *", "expected an address or a prefix"),
         ("endpoints 10.0.0.1/8", "did you mean 10.0.0.0/8"),
@@ -141,7 +141,8 @@ fn a_principal_may_what_its_grants_say_and_no_more() {
     let (org, net) = (name("example.org"), name("example.net"));
     let (web, apex) = (name("a.web.example.org"), name("example.org"));
     let may = |verb, zone: &NameBuf, owner: &NameBuf, rtype| {
-        ci.may(verb, zone.as_name(), owner.as_name(), rtype)
+        let (zone, name) = (zone.clone(), owner.clone());
+        ci.may(verb, &SetKey { zone, name, rtype, view: View::DEFAULT })
     };
     assert!(may(Verb::Write, &org, &web, Rtype::A));
     assert!(!may(Verb::Write, &org, &web, Rtype::AAAA), "another type");
@@ -159,4 +160,8 @@ fn a_principal_may_what_its_grants_say_and_no_more() {
         assert!(Principal::new(wrong, ci.grants.clone()).is_err(), "{wrong:?}");
     }
     assert!(Principal::new("ci", Vec::new()).is_err(), "nothing may be done");
+    let text = "write example.org. * A default,internal";
+    let of_views: Grant = text.parse().expect("a grant");
+    assert_eq!((of_views.to_string(), of_views.limits_writes()), (text.to_owned(), true));
+    assert!("write example.org * A a/b".parse::<Grant>().is_err(), "no view");
 }

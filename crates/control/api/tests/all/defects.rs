@@ -33,7 +33,7 @@ fn too_long_field_is_refused_with_its_rule() {
     let view = json!({ "ttl": 60, "data": ["192.0.2.1"], "view": long });
     let (field, rule) =
         scene.put(&format!("{SETS}/a.example.org/A"), &view.to_string()).refused(422);
-    assert_eq!((&*field, &*rule), ("view", "not-yet"));
+    assert_eq!((&*field, &*rule), ("view", "set-rules"));
     let text = json!({ "ttl": 60, "data": [format!("\"{}\"", "t".repeat(256))] });
     let (field, rule) =
         scene.put(&format!("{SETS}/a.example.org/TXT"), &text.to_string()).refused(422);

@@ -24,3 +24,4 @@ mod secured;
 mod sets;
 mod shadows;
 mod snapshot;
+mod views;

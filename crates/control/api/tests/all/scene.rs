@@ -138,7 +138,7 @@ pub struct Scene {
     /// A token with all grants.
     pub root: String,
     pub counters: Arc<ApiCounters>,
-    records: RecordService,
+    pub records: RecordService,
     opened: Arc<OnceLock<RecordService>>,
     pub credentials: Arc<Credentials>,
     _folder: Folder,

@@ -313,6 +313,9 @@ pub struct ListSets {
     /// List only this type.
     #[arg(long = "type", value_name = "TYPE")]
     pub rtype: Option<String>,
+    /// List the record sets of this view, instead of those of all clients.
+    #[arg(long, value_name = "VIEW")]
+    pub view: Option<String>,
     #[command(flatten)]
     pub server: Api,
 }
@@ -328,6 +331,9 @@ pub struct OneSet {
     /// Type, such as AAAA.
     #[arg(value_name = "TYPE")]
     pub rtype: String,
+    /// Take the record set of this view, instead of that of all clients.
+    #[arg(long, value_name = "VIEW")]
+    pub view: Option<String>,
     #[command(flatten)]
     pub server: Api,
 }
@@ -435,6 +441,10 @@ pub struct Export {
     /// Write the zone in this format.
     #[arg(long, value_enum, default_value_t = ZoneFormat::Ndjson)]
     pub format: ZoneFormat,
+    /// Write only the record sets of this view. Default: NDJSON has all, a zone file those of all
+    /// clients.
+    #[arg(long, value_name = "VIEW")]
+    pub view: Option<String>,
     #[command(flatten)]
     pub server: Api,
 }

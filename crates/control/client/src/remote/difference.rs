@@ -7,8 +7,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
-use store::Revision;
 use store::serial::{is_newer, offset_after};
+use store::{Revision, View};
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::hold::{self, Arrival, Evidence, Verdict};
 
@@ -50,6 +50,10 @@ pub fn read_lines(input: &mut dyn BufRead, origin: Name<'_>) -> Result<Sets, Str
         }
         let set: SetBody = serde_json::from_str(&line).map_err(|why| at(why.to_string()))?;
         let (name, rtype) = key(&set.name, &set.rtype, origin).map_err(at)?;
+        if set.view != View::DEFAULT.word() {
+            let what = "import it with --stream, or export only `--view default`";
+            return Err(at(format!("{name} {rtype} is of the view {}: {what}", set.view)));
+        }
         let rules = rules_of(&serde_json::to_value(&set).map_err(|why| at(why.to_string()))?);
         let of_members = set.members.iter().flatten().map(|member| member.data.clone());
         let texts = if set.data.is_empty() { of_members.collect() } else { set.data };

@@ -80,7 +80,9 @@ pub fn run(command: &cli::Records) -> CommandResult<ExitCode> {
         RecordsCommand::Import(import) => import_sets(import)?,
         RecordsCommand::Export(export) => {
             let bar = progress_bar(None);
-            let path = format!("{}/export", zone_path(&export.zone));
+            let view = export.view.as_ref();
+            let view = view.map(|view| format!("?view={}", path_segment(view)));
+            let path = format!("{}/export{}", zone_path(&export.zone), view.unwrap_or_default());
             let mut out = io::stdout().lock();
             let each = |len| bar.inc(len as u64);
             let media = export.format.media();
@@ -112,7 +114,8 @@ fn members(set: &SetSet) -> Vec<Value> {
 
 fn path_of(one: &OneSet, owner: &NameBuf) -> String {
     let (owner, rtype) = (path_segment(&owner.to_string()), path_segment(&one.rtype));
-    format!("{}/rrsets/{owner}/{rtype}", zone_path(&one.zone))
+    let view = path_segment(one.view.as_deref().unwrap_or("default"));
+    format!("{}/rrsets/{owner}/{rtype}?view={view}", zone_path(&one.zone))
 }
 
 /// The owner name of the command line. A name in the zone, or with a final dot, is absolute; others
@@ -133,7 +136,8 @@ fn owner(one: &OneSet) -> Result<NameBuf, String> {
 fn list_sets(list: &ListSets) -> CommandResult<()> {
     let api = ApiClient::new(&list.server)?;
     let mut filter = format!("limit={PAGE}");
-    for (key, value) in [("prefix", &list.prefix), ("type", &list.rtype)] {
+    let filters = [("prefix", &list.prefix), ("type", &list.rtype), ("view", &list.view)];
+    for (key, value) in filters {
         if let Some(value) = value {
             filter += &format!("&{key}={}", path_segment(value));
         }
@@ -221,7 +225,7 @@ fn change(
         return Ok(());
     }
     let method = if put.is_some() { Method::PUT } else { Method::DELETE };
-    let mut request = ApiRequest::new(method, format!("{path}?{}", query(options.reason.as_ref())));
+    let mut request = ApiRequest::new(method, format!("{path}&{}", query(options.reason.as_ref())));
     request.body = put;
     request.fields.push(match there {
         Some(ApiResponse { tag: Some(tag), .. }) => (IF_MATCH.as_str(), tag),

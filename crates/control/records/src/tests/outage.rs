@@ -194,6 +194,7 @@ fn scene_with(faulty: &FailingStore, list: &TestZoneList) -> TestService {
         list: Some(list.path()),
         may_write: true,
         mirror: None,
+        views: KnownViews::default(),
     })
 }
 

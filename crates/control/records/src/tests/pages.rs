@@ -18,7 +18,7 @@ fn prefix_finds_only_names_of_its_depth() {
     ] {
         let whole = format!("{prefix}.example.org.");
         let prefix = Some(name(whole.trim_start_matches('.')));
-        let filter = SetFilter { prefix, rtype: None };
+        let filter = SetFilter { prefix, ..SetFilter::default() };
         // Pages of one set each continue where the last one ended.
         let (mut after, mut found) = (None, Vec::new());
         loop {
@@ -44,7 +44,7 @@ fn prefix_seeks_in_a_large_zone() {
         });
         scene.write(edits.collect()).unwrap();
     }
-    let filter = SetFilter { prefix: Some(name("h39999.example.org.")), rtype: None };
+    let filter = SetFilter { prefix: Some(name("h39999.example.org.")), ..SetFilter::default() };
     let page = scene.service.page(name("example.org.").as_name(), None, &filter, 100).unwrap();
     assert_eq!((page.sets.len(), page.next), (1, None));
 }

@@ -6,11 +6,12 @@ use super::*;
 struct Rights(Hiding);
 
 impl WriteRights for Rights {
-    fn may_write(&self, zone: Name<'_>, found: Name<'_>, rtype: Rtype) -> bool {
-        self.covers(zone, found, rtype)
+    fn may_write(&self, set: &SetKey) -> bool {
+        self.covers(set)
     }
 
-    fn covers(&self, _: Name<'_>, found: Name<'_>, rtype: Rtype) -> bool {
+    fn covers(&self, SetKey { name: found, rtype, .. }: &SetKey) -> bool {
+        let (found, rtype) = (found.as_name(), *rtype);
         found.is_within(name("own.example.org.").as_name()) && rtype == Rtype::A
     }
 

@@ -84,7 +84,7 @@ impl Writer {
             }
             let head = self.heads.remove(&at);
             let was_there = head.is_some();
-            match prepare::follow(head, write, &self.key) {
+            match prepare::follow(head, write, &self.key, &self.shared.views) {
                 Ok(head) => self.heads.extend(head.map(|head| (at.clone(), head))),
                 Err(why) => {
                     tracing::error!("a write of another server is not valid here: {why}");

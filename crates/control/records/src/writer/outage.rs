@@ -83,7 +83,7 @@ impl Writer {
             if !self.shared.serves(origin) {
                 continue;
             }
-            let head = match ZoneHead::load(&*reader, &stored, &self.key) {
+            let head = match ZoneHead::load(&*reader, &stored, &self.key, &self.shared.views) {
                 Ok(head) => head,
                 Err(why @ (StoreError::Damaged(_) | StoreError::Failed(_))) => {
                     tracing::error!(zone = %origin, "zone of the store answers SERVFAIL: {why}");

@@ -2,6 +2,7 @@
 //! beside those of the store. Commits conflict, fail with an unknown outcome, and reach the other
 //! manager late or never; managers crash. The images equal a naive model after each step.
 use super::*;
+use crate::KnownViews;
 use crate::tests::memory::MemoryStore;
 use crate::{
     Commit, CommitError, CommitId, Reader, RestoreInfo, SetValue, StoreSource, WatchLost,
@@ -143,8 +144,15 @@ impl Manager {
         let (publisher, running) = ZonePublisher::start(Image::new(Arc::new(key))).unwrap();
         let faults = Arc::new(Mutex::new(Faults::default()));
         let store = Box::new(FaultyStore { store: store.clone(), faults: Arc::clone(&faults) });
-        let (fleet, list, mirror) = (None, None, None);
-        let store = StoreSource { store, fleet, waits: false, list, may_write: true, mirror };
+        let store = StoreSource {
+            store,
+            fleet: None,
+            waits: false,
+            list: None,
+            may_write: true,
+            mirror: None,
+            views: KnownViews::default(),
+        };
         let updates = publisher.start_source(store.settings());
         let (_, writer) = store.open(updates);
         let source = |kind| {

@@ -4,8 +4,8 @@ use super::rights::Guarded;
 use compile::Image;
 use image::HashKey;
 use records::{
-    Batch, Edit, Mirror, Precondition, RecordService, ServiceThreads, SetValue, StoreSource,
-    WriteContext, WriteDelay,
+    Batch, Edit, KnownViews, Mirror, Precondition, RecordService, ServiceThreads, SetValue,
+    StoreSource, WriteContext, WriteDelay,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -75,6 +75,7 @@ impl OtherSite {
                 list,
                 may_write: false,
                 mirror: mirrored,
+                views: KnownViews::default(),
             })
             .unwrap();
         self.running = Some((service, threads, mirror));

@@ -3,8 +3,8 @@ use compile::Image;
 use documents::{MapEvent, MapWriter};
 use image::HashKey;
 use records::{
-    Batch, Edit, Fleet, Form, Precondition, RecordService, Refused, Revision, ServiceThreads,
-    SetKey, SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
+    Batch, Edit, Fleet, Form, KnownViews, Precondition, RecordService, Refused, Revision,
+    ServiceThreads, SetKey, SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
 };
 use server_status::Member;
 use std::collections::BTreeSet;
@@ -73,7 +73,15 @@ impl Running {
         let fleet = Some(fleet);
         // A process that another test starts has our files, and their locks, for a moment.
         let list = Some(folder.join("zones"));
-        let opening = StoreSource { store, fleet, waits: true, list, may_write, mirror: None };
+        let opening = StoreSource {
+            store,
+            fleet,
+            waits: true,
+            list,
+            may_write,
+            mirror: None,
+            views: KnownViews::default(),
+        };
         let started = publisher.start_source(opening);
         let (service, serving) = started.unwrap();
         Self { service, publisher, _serving: serving, _publishing: publishing }
@@ -223,7 +231,7 @@ impl Node {
 
     fn set(&self, at: &str, rtype: Rtype) -> Option<(Revision, SetValue)> {
         let zone = name("example.org.");
-        let key = SetKey { zone, name: name(at), rtype, view: View::Default };
+        let key = SetKey { zone, name: name(at), rtype, view: View::DEFAULT };
         let set = match self.service().set(&key) {
             Err(Refused::NoSuchZone) => None,
             set => set.unwrap(),
@@ -257,7 +265,7 @@ impl Node {
             zone: of_zone.clone(),
             name: of_zone.clone(),
             rtype: Rtype::SOA,
-            view: View::Default,
+            view: View::DEFAULT,
         };
         let (_, mut soa) =
             self.service().set(&key).unwrap().map(|set| (set.revision, set.value)).unwrap();

@@ -19,7 +19,7 @@ fn write(revision: u64, action: Action) -> PreparedWrite {
 fn set(revision: u64, data: &[u8]) -> PreparedWrite {
     let name = b"\x03www"[..].into();
     let value = SetValue { ttl: 60, policy: Policy::All, data: vec![data.into()] };
-    let (rtype, view) = (Rtype::TXT, View::Default);
+    let (rtype, view) = (Rtype::TXT, View::DEFAULT);
     let change = WrittenSet { name, rtype, view, before: None, after: Some(value) };
     write(revision, Action::Change(vec![change]))
 }

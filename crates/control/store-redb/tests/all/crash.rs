@@ -57,7 +57,7 @@ fn change(rng: &mut Rng) -> WrittenSet {
     let data = vec![vec![rng.u64(..256) as u8; rng.u64(..300) as usize].into()];
     let value = SetValue { ttl: 60, policy: Policy::All, data };
     let after = (rng.u64(..3) > 0).then_some(value);
-    WrittenSet { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
+    WrittenSet { name, rtype: Rtype::TXT, view: View::DEFAULT, before: None, after }
 }
 
 fn open(disk: &Disk) -> RedbStore {
@@ -262,7 +262,7 @@ fn both_halves_of_the_log_survive_a_crash() {
             let name = format!("\x04n{:03}", (n * 7 + k) % 500).into_bytes().into();
             let data = vec![vec![n as u8; 60_000].into()];
             let after = Some(SetValue { ttl: 60, policy: Policy::All, data });
-            WrittenSet { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
+            WrittenSet { name, rtype: Rtype::TXT, view: View::DEFAULT, before: None, after }
         });
         let changes: Vec<_> = changes.collect();
         let action = if n == 1 { Action::Create(changes) } else { Action::Change(changes) };
@@ -297,7 +297,7 @@ fn failed_write_found_on_disk_is_served() {
         control.wait(written.unwrap().sequence).unwrap();
         let zone = Arc::clone(control.image().zone(name("kill.test").as_name()).unwrap());
         for at in ["a.kill.test", "b.kill.test"] {
-            let (zone_name, view) = (name("kill.test"), View::Default);
+            let (zone_name, view) = (name("kill.test"), View::DEFAULT);
             let key = SetKey { zone: zone_name, name: name(at), rtype: Rtype::A, view };
             let is_there = service.set(&key).unwrap().is_some();
             let is_answered = zone.set(name(at).as_name(), Rtype::A).is_some();

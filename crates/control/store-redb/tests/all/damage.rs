@@ -81,7 +81,7 @@ fn write(rng: &mut Rng, revision: u64) -> PreparedWrite {
         let name = format!("\x04n{:03}", rng.u64(..900)).into_bytes().into();
         let data = vec![vec![rng.u64(..256) as u8; rng.u64(..300) as usize].into()];
         let after = Some(SetValue { ttl: 60, policy: Policy::All, data });
-        WrittenSet { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
+        WrittenSet { name, rtype: Rtype::TXT, view: View::DEFAULT, before: None, after }
     });
     let changes = changes.collect();
     let action = if revision == 1 { Action::Create(changes) } else { Action::Change(changes) };
@@ -293,7 +293,7 @@ fn rolled_back_tree_is_refused_without_log_groups() {
     let changes = (0..60).map(|n| {
         let (name, data) = (format!("\x03l{n:02}").into_bytes().into(), vec![7; 60_000].into());
         let after = Some(SetValue { ttl: 60, policy: Policy::All, data: vec![data] });
-        WrittenSet { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
+        WrittenSet { name, rtype: Rtype::TXT, view: View::DEFAULT, before: None, after }
     });
     let mut large = write(&mut written.rng, 4);
     large.action = Action::Change(changes.collect());

@@ -22,7 +22,7 @@ fn write(n: u64, revision: u64, action: Action) -> PreparedWrite {
 
 fn text(len: usize) -> Vec<WrittenSet> {
     let after = SetValue { ttl: 60, policy: Policy::All, data: vec![vec![7; len].into()] };
-    let (name, view) = (Box::from(&b"\x03www"[..]), View::Default);
+    let (name, view) = (Box::from(&b"\x03www"[..]), View::DEFAULT);
     vec![WrittenSet { name, rtype: Rtype::TXT, view, before: None, after: Some(after) }]
 }
 

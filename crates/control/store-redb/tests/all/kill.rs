@@ -228,7 +228,7 @@ fn full_small_disk_keeps_serving() {
         zone: name("kill.test"),
         name: name(&format!("n{}-9.kill.test", written - 1)),
         rtype: Rtype::TXT,
-        view: View::Default,
+        view: View::DEFAULT,
     };
     assert!(service.set(&set).unwrap().is_some(), "what was answered is there");
     folder.resize("256m");

@@ -39,7 +39,7 @@ fn write(of: u64, revision: u64, sets: std::ops::Range<u64>) -> PreparedWrite {
         let name = format!("\x05n{n:04}").into_bytes().into();
         let data = vec![[&[200][..], &[(n + revision) as u8; 200]].concat().into()];
         let after = Some(SetValue { ttl: 60, policy: Policy::All, data });
-        WrittenSet { name, rtype: Rtype::TXT, view: View::Default, before: None, after }
+        WrittenSet { name, rtype: Rtype::TXT, view: View::DEFAULT, before: None, after }
     });
     let changes = changes.collect();
     let action = if revision <= 3 { Action::Create(changes) } else { Action::Change(changes) };

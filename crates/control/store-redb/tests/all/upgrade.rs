@@ -33,7 +33,7 @@ fn older_store(test: &str) -> Folder {
 
 fn www() -> SetKey {
     let (zone, name) = (name("example.org."), name("www.example.org."));
-    SetKey { zone, name, rtype: Rtype::A, view: View::Default }
+    SetKey { zone, name, rtype: Rtype::A, view: View::DEFAULT }
 }
 
 fn value(service: &RecordService) -> SetValue {

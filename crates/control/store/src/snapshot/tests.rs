@@ -7,7 +7,7 @@ fn name(text: &str) -> NameBuf {
 
 fn key(relative: &[u8], rtype: Rtype) -> Vec<u8> {
     let mut key = Vec::new();
-    codec::set_key(&mut key, relative, View::Default, rtype);
+    codec::set_key(&mut key, relative, View::DEFAULT, rtype);
     key
 }
 

@@ -14,7 +14,6 @@ const KNOWN: &[&str] = &[
     "import-corefile: importer and plugins",
     "records: queue and service",
     "records: types and wildcards",
-    "server: control_messages and server",
     "source-kube: checks and cluster",
     "source-kube: publish and source",
     "store: codec and port",

@@ -3,7 +3,6 @@
 #![cfg_attr(not(all(feature = "etcd", feature = "kubernetes")), allow(dead_code))]
 
 mod accept;
-mod control_messages;
 mod documents;
 #[cfg(not(feature = "etcd"))]
 #[path = "absent/etcd.rs"]

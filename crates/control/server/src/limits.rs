@@ -14,12 +14,5 @@ pub const API_BLOCKING_MAX: usize = 2 * api::limits::EXPORTS_MAX;
 pub const KUBERNETES_START_MAX: Duration = Duration::from_secs(5);
 /// How often it is checked meanwhile.
 pub const CLUSTER_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a handler may take to decide a message that the data plane passed on: less than the
-/// data plane keeps a connection for it.
-pub const CONTROL_TIME_MAX: Duration = Duration::from_secs(4);
-/// How long after a NOTIFY made a zone read its file the next one can.
-pub const NOTIFY_PAUSE: Duration = Duration::from_secs(1);
-/// How often refused signatures of one fault are logged.
-pub const REFUSED_SIGNATURES_INTERVAL: Duration = Duration::from_secs(1);
 /// Removed zones that the reason names why a reload is held.
 pub const REMOVED_SHOWN_MAX: usize = 5;

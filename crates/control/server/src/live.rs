@@ -1,10 +1,10 @@
 //! The current config, and reloads: a changed config is applied as a whole or not at all.
-use crate::control_messages::handled_opcodes;
 use crate::file_watch::FileWatch;
 use crate::limits::REMOVED_SHOWN_MAX;
 use crate::resources::VERSION;
 use crate::server_files::ServerFiles;
 use config::{Config, Dnstap, Format, Forward, Log, trust};
+use control_messages::handled_opcodes;
 use data_plane::{ForwardChange, ForwardTable, LastingState, Listening};
 use data_plane::{KnownClients, Owner};
 use handler::{AccessList, OwnQuery, Settings};

@@ -1,5 +1,4 @@
 //! `dunlin serve`: the order in which everything is opened, started and stopped.
-use crate::control_messages::{self, ControlMessages};
 use crate::documents::Documents;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{AccessLists, ForwardSetup, Live, tap_settings};
@@ -12,6 +11,8 @@ use crate::zones;
 use admin::{CompletedRestart, Connection, Endpoint, HotRestart, RestartOffer};
 use announcer::Announcer;
 use config::{Config, Streams};
+use control_messages::{ControlMessages, Handlers, ServerContext};
+use data_plane::limits::SELF_QUERY_INTERVAL;
 use data_plane::{CorePlanner, DataPlane, Listening, QueuePort};
 use durable::data_folder;
 use durable::lock::DataLock;
@@ -427,8 +428,10 @@ fn handed(connection: Connection) -> HandedConnection {
 
 /// Handles the messages that the data plane passes on, as long as the process runs.
 async fn handle_control_messages(messages: ControlMessages, server: Arc<Server>) {
+    let context: Arc<dyn ServerContext> = Arc::<Server>::clone(&server);
+    let handlers = Handlers::of_server(&context, lock(&server.live).started().api.update);
     let each = || server.plane.note_self_answers();
-    if let Err(error) = messages.run(control_messages::handlers(&server), each).await {
+    if let Err(error) = messages.run(handlers, SELF_QUERY_INTERVAL, each).await {
         tracing::error!("NOTIFY is not answered, and threads are not watched any more: {error}");
     }
 }

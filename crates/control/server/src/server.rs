@@ -5,7 +5,6 @@ mod status;
 
 pub use requests::Handler;
 
-use crate::control_messages::ControlMessages;
 use crate::documents::Documents;
 use crate::live::{AccessLists, Live};
 use crate::rest::Rest;
@@ -16,6 +15,7 @@ use crate::{zone_changes, zones};
 use announcer::Announcer;
 use api::Api;
 use config::{StoreKind, Streams};
+use control_messages::ControlMessages;
 use data_plane::{DataPlane, Listening, QueuePort, ThreadSetup};
 use durable::lock::DataLock;
 use ops::Ops;

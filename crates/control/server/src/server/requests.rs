@@ -1,13 +1,15 @@
-//! The server as the management API and a hot restart see it.
+//! The server as the management API, control messages and a hot restart see it.
 use super::{Server, lock};
 use crate::explain::ExplainedQuery;
 use crate::sites::Sites;
 use admin::{Connection, NewProcess, SharedKeeper, SharedSocket};
-use api::{ControlFuture, LocalApi, TokenRefused};
-use compile::Zone;
+use api::{ControlFuture, Credentials, LocalApi, TokenRefused};
+use compile::{Image, Zone};
+use control_messages::ServerContext;
 use data_plane::{ENDING, STARTING};
 use durable::lock::DataLock;
-use records::{Refused, WriteResult};
+use handler::Settings;
+use records::{RecordService, Refused, WriteResult};
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
@@ -105,6 +107,29 @@ impl api::ServerControl for Server {
             let handled = tokio::task::spawn_blocking(move || credentials.handle(request)).await;
             handled.map_err(|error| TokenRefused::NotSaved(format!("internal error: {error}")))?
         })
+    }
+}
+
+impl ServerContext for Server {
+    fn credentials(&self) -> &Arc<Credentials> {
+        &self.documents.credentials
+    }
+
+    fn records(&self) -> Option<RecordService> {
+        self.rest.records.get().cloned()
+    }
+
+    fn image(&self) -> Image {
+        self.sources.control.image()
+    }
+
+    fn with_settings(&self, read: &mut dyn FnMut(&Settings)) {
+        read(lock(&self.live).settings.newest());
+    }
+
+    fn refresh_zone(&self, zone: NameBuf) {
+        tracing::info!(%zone, "NOTIFY: its file is read again");
+        self.sources.zones.load(zone);
     }
 }
 

@@ -1,51 +1,50 @@
 //! UPDATE (RFC 2136): a write of the store, as one over REST. NOERROR means that it is on the disk
 //! and served.
-use super::signed::{SignedHandler, SignedMessage, Verifier};
-use super::{Deciding, Decision, MessageHandler, ReceivedMessage};
-use crate::server::{Server, lock};
+use crate::{Deciding, Decision, MessageHandler, ReceivedMessage, ServerContext, Signature};
 use api::{Principal, Verb};
 use config::UpdateWait;
 use dynamic_update::{NotAnUpdate, Update};
 use model::BrokenRule;
-use records::{RecordService, Refused, WriteContext, WriteResult};
+use records::{Refused, WriteContext, WriteResult};
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use wire::{NameBuf, Rcode};
 
 /// The opcode.
-pub const OPCODE: u8 = 5;
+pub(crate) const OPCODE: u8 = 5;
 
-/// The handler of a server.
-pub fn create(server: &Arc<Server>) -> Arc<dyn MessageHandler> {
-    let wait = lock(&server.live).started().api.update;
-    let handler = UpdateHandler { records: Arc::clone(&server.rest.records), wait };
-    Verifier::handler(server, Arc::new(handler), None)
+/// Decides messages that a principal has signed; others are refused.
+pub(crate) struct UpdateHandler {
+    pub server: Arc<dyn ServerContext>,
+    pub wait: UpdateWait,
 }
 
-struct UpdateHandler {
-    /// Set once the store has been opened.
-    records: Arc<OnceLock<RecordService>>,
-    wait: UpdateWait,
-}
+impl MessageHandler for UpdateHandler {
+    fn takes(&self, message: &ReceivedMessage) -> bool {
+        message.opcode() == OPCODE
+    }
 
-impl SignedHandler for UpdateHandler {
-    fn handle(self: Arc<Self>, message: SignedMessage) -> Deciding {
-        Box::pin(async move { Decision::Code(self.decide(message).await) })
+    fn handle(self: Arc<Self>, message: ReceivedMessage) -> Deciding {
+        Box::pin(async move {
+            let rcode = match &message.signature {
+                Some(Signature { principal, .. }) => self.decide(&message, principal).await,
+                None => Rcode::Refused,
+            };
+            Decision::Code(rcode)
+        })
     }
 }
 
 impl UpdateHandler {
-    async fn decide(&self, message: SignedMessage) -> Rcode {
-        let SignedMessage { received: ReceivedMessage { client, bytes, .. }, principal, .. } =
-            message;
-        let update = match Update::read(&bytes) {
+    async fn decide(&self, message: &ReceivedMessage, principal: &Arc<Principal>) -> Rcode {
+        let update = match Update::read(&message.bytes) {
             Ok(update) => update,
             Err(NotAnUpdate::Malformed) => return Rcode::FormErr,
             Err(NotAnUpdate::Class) => return Rcode::NotAuth,
         };
         let (zone, names) = (update.zone.clone(), update.summary());
-        let done = self.write(update, &principal).await;
-        log(client, &principal, (&zone, &names), &done)
+        let done = self.write(update, principal).await;
+        log(message.client, principal, (&zone, &names), &done)
     }
 
     /// Writes it, and waits until it is served.
@@ -54,7 +53,7 @@ impl UpdateHandler {
         update: Update,
         principal: &Arc<Principal>,
     ) -> Result<WriteResult, Refused> {
-        let Some(records) = self.records.get() else {
+        let Some(records) = self.server.records() else {
             let why = "it is not open yet: the server starts, or `dunlin status` says why";
             return Err(Refused::Unavailable(why.into()));
         };

@@ -1,20 +1,26 @@
 //! Messages with a handler, from a client's connection to the handler and back.
 use super::*;
+use crate::limits::CONTROL_TIME_MAX;
+use crate::{Deciding, MessageHandler, handled_opcodes};
 use answer::NOTIFY_NAMES;
+use api::{CredentialFile, Credentials};
 use compile::Image;
+use config::UpdateWait;
+use data_plane::limits::SELF_QUERY_INTERVAL;
 use data_plane::settings_of_file;
 use handler::{Answerer, FIRST_NOTIFY, Settings};
 use image::HashKey;
-use packet::DropReason;
+use packet::{DropReason, Transport};
 use query_samples::{TapSettings, TapThread};
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::thread;
 use sync::Publisher;
 use test_support::wait::{deadline, until_eq};
 use tokio::runtime::Builder;
 use tokio::sync::{Semaphore, oneshot};
+use wire::Rcode;
 use worker::{StreamLimits, Streams, WorkerTotals, listen};
 
 const UPDATE: u8 = 5;
@@ -26,6 +32,10 @@ struct Echo {
 }
 
 impl MessageHandler for Echo {
+    fn takes(&self, message: &ReceivedMessage) -> bool {
+        message.opcode() == UPDATE
+    }
+
     fn handle(self: Arc<Self>, message: ReceivedMessage) -> Deciding {
         Box::pin(async move {
             self.turns.acquire().await.expect("open").forget();
@@ -38,8 +48,15 @@ impl MessageHandler for Echo {
     }
 }
 
+/// Handlers without keys: this one.
+fn handlers(echo: &Arc<Echo>) -> Handlers {
+    let credentials = Credentials::new(CredentialFile::at(None));
+    let list: [Arc<dyn MessageHandler>; 1] = [Arc::<Echo>::clone(echo)];
+    Handlers::new(Arc::new(credentials), list)
+}
+
 /// A stream thread, and a handler of UPDATE.
-struct Scene {
+struct Fixture {
     streams: Streams,
     address: SocketAddr,
     echo: Arc<Echo>,
@@ -47,7 +64,7 @@ struct Scene {
     _end: oneshot::Sender<()>,
 }
 
-impl Scene {
+impl Fixture {
     fn new(handled_opcodes: u16, turns: usize) -> Self {
         let key = Arc::new(HashKey::new([7; image::HASH_KEY_WORDS]));
         let mut images = Publisher::new(Image::new(key));
@@ -57,23 +74,23 @@ impl Scene {
         let (images, settings) = (images.reader().expect("one"), settings.reader().expect("one"));
         let mut app = Answerer::new(images, settings, tap, 1).expect("an app");
         let (answers, echo) = (app.counters(), Arc::new(Echo { turns: Semaphore::new(turns) }));
-        let handlers: Handlers = vec![(UPDATE, Arc::<Echo>::clone(&echo))];
-        let ((end, ended), (tell, told)) = (oneshot::channel(), std::sync::mpsc::channel());
+        // A busy machine may be slower than the usual limit.
+        let handlers = handlers(&echo).limited_to(deadline());
+        let ((end, ended), (send, receive)) = (oneshot::channel(), std::sync::mpsc::channel());
         thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let mut messages = ControlMessages::new().expect("a descriptor");
-                // A busy machine may be slower than the usual limit.
-                messages.limit = deadline();
                 messages.receive_from(vec![app.control(messages.waker()).expect("a descriptor")]);
-                tell.send(app).expect("the test waits");
+                send.send(app).expect("the test waits");
+                let running = messages.run(handlers, SELF_QUERY_INTERVAL, || {});
                 tokio::select! {
-                    ended = messages.run(handlers, || {}) => ended.expect("it runs"),
+                    ended = running => ended.expect("it runs"),
                     _ = ended => {}
                 }
             });
         });
-        let app = told.recv().expect("an app");
+        let app = receive.recv().expect("an app");
         let listener = listen("127.0.0.1:0".parse().expect("an address")).expect("a port");
         let address = listener.local_addr().expect("an address");
         let on_failure = Arc::new(|failure| panic!("{failure}"));
@@ -131,70 +148,69 @@ fn echoed(mut message: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn update_of_60_kb_reaches_its_handler_and_so_does_the_answer_its_client() {
-    let scene = Scene::new(1 << UPDATE, 100);
-    let mut stream = scene.connect_from(1);
+    let fixture = Fixture::new(1 << UPDATE, 100);
+    let mut stream = fixture.connect_from(1);
     for (id, len) in [(1, 12), (2, LEN), (3, 65_535), (4, 100)] {
         let sent = message(UPDATE, id, len);
         send(&mut stream, &sent);
         assert_eq!(receive(&mut stream), echoed(sent), "{len} bytes");
     }
-    assert_eq!(scene.replies(Rcode::NoError), 4);
+    assert_eq!(fixture.replies(Rcode::NoError), 4);
     let notifies = FIRST_NOTIFY..FIRST_NOTIFY + NOTIFY_NAMES.len();
-    assert_eq!(scene.answers.read()[notifies], [0; NOTIFY_NAMES.len()], "it is not a NOTIFY");
+    assert_eq!(fixture.answers.read()[notifies], [0; NOTIFY_NAMES.len()], "it is not a NOTIFY");
     // STATUS has no handler; and a panic of the handler costs the message that met it.
     send(&mut stream, &message(2, 5, 12));
     assert_eq!(receive(&mut stream)[..4], [0, 5, 0x90, Rcode::NotImp as u8]);
     send(&mut stream, &[&message(UPDATE, 6, 12)[..], b"panic"].concat());
     assert_eq!(receive(&mut stream)[..4], [0, 6, 0xa8, Rcode::ServFail as u8]);
-    scene.streams.stop();
+    fixture.streams.stop();
 }
 
 #[test]
 fn opcode_without_a_handler_is_answered_by_the_data_plane() {
-    let scene = Scene::new(handled_opcodes(UpdateWait::Off), 0);
-    let mut stream = scene.connect_from(1);
+    let fixture = Fixture::new(handled_opcodes(UpdateWait::Off), 0);
+    let mut stream = fixture.connect_from(1);
     for len in [12, LEN] {
         send(&mut stream, &message(UPDATE, 1, len));
         let reply = receive(&mut stream);
         assert_eq!(reply, [0, 1, 0xa8, 4, 0, 0, 0, 0, 0, 0, 0, 0]);
     }
-    scene.streams.stop();
+    fixture.streams.stop();
 }
 
 #[test]
 fn client_that_fills_its_share_takes_nothing_from_another() {
-    let scene = Scene::new(1 << UPDATE, 0);
-    let mut greedy = scene.connect_from(1);
+    let fixture = Fixture::new(1 << UPDATE, 0);
+    let mut greedy = fixture.connect_from(1);
     // Four have room in the share of a client.
     for id in 0..6 {
         send(&mut greedy, &message(UPDATE, id, LEN));
     }
-    until_eq("dropped messages", || scene.dropped(), 2);
-    let mut other = scene.connect_from(2);
+    until_eq("dropped messages", || fixture.dropped(), 2);
+    let mut other = fixture.connect_from(2);
     let sent = message(UPDATE, 9, LEN);
     send(&mut other, &sent);
-    scene.echo.turns.add_permits(5);
+    fixture.echo.turns.add_permits(5);
     assert_eq!(receive(&mut other), echoed(sent));
     // Answers come in any order (RFC 7766 §6.2.1.1).
     let mut answers: Vec<_> = (0..4).map(|_| receive(&mut greedy)).collect();
     answers.sort_by_key(|answer| answer[1]);
     assert!(answers.into_iter().eq((0..4).map(|id| echoed(message(UPDATE, id, LEN)))));
     // Its share is free again.
-    scene.echo.turns.add_permits(1);
+    fixture.echo.turns.add_permits(1);
     send(&mut greedy, &message(UPDATE, 7, LEN));
     assert_eq!(receive(&mut greedy), echoed(message(UPDATE, 7, LEN)));
-    assert_eq!((scene.dropped(), scene.replies(Rcode::NoError)), (2, 6));
-    scene.streams.stop();
+    assert_eq!((fixture.dropped(), fixture.replies(Rcode::NoError)), (2, 6));
+    fixture.streams.stop();
 }
 
 #[tokio::test(start_paused = true)]
 async fn handler_that_takes_too_long_is_stopped_and_the_client_gets_servfail() {
     let echo = Arc::new(Echo { turns: Semaphore::new(0) });
-    let handlers: Handlers = vec![(UPDATE, Arc::<Echo>::clone(&echo))];
     let (client, transport) = (([192, 0, 2, 1], 5_300).into(), Transport::Stream);
-    let bytes = message(UPDATE, 1, 12).into();
-    let deciding =
-        decide(&handlers, ReceivedMessage { client, transport, bytes }, CONTROL_TIME_MAX);
+    let (bytes, signature) = (message(UPDATE, 1, 12).into(), None);
+    let handlers = handlers(&echo);
+    let deciding = handlers.decide(ReceivedMessage { client, transport, bytes, signature });
     let begin = tokio::time::Instant::now();
     let decision = deciding.await;
     assert_eq!((decision, begin.elapsed()), (Decision::Code(Rcode::ServFail), CONTROL_TIME_MAX));

@@ -21,6 +21,8 @@ pub struct Chooser {
     pub draw: u64,
 }
 
+/// Bits that the IPv6 addresses of a site have in common (RFC 6177).
+const SITE_LEN: u8 = 56;
 /// Bits behind the point of a logarithm.
 const LOG_BITS: u32 = 31;
 /// Intervals of the table of logarithms, as a power of two.
@@ -159,8 +161,9 @@ impl Chooser {
         let network = match (candidates.selection.order, self.client.to_canonical()) {
             (Order::Weighted | Order::Random, _) => return self.draw,
             (Order::Hash, IpAddr::V4(client)) => client.to_bits().into(),
-            // A site has 56 bits in common (RFC 6177).
-            (Order::Hash, IpAddr::V6(client)) => 1 << 63 | (client.to_bits() >> 72) as u64,
+            (Order::Hash, IpAddr::V6(client)) => {
+                1 << 63 | (client.to_bits() >> (128 - SITE_LEN)) as u64
+            }
         };
         mix(candidates.selection.key ^ network)
     }
@@ -200,6 +203,15 @@ impl Rank {
         let own = self.exponent.wrapping_mul(other.weight.into());
         let theirs = other.exponent.wrapping_mul(self.weight.into());
         own.cmp(&theirs).then(self.number.cmp(&other.number))
+    }
+}
+
+/// How many leading bits of a client's address the order by hash takes in.
+pub(crate) fn hashed_len(client: IpAddr) -> u8 {
+    match (client, client.to_canonical()) {
+        (IpAddr::V4(_), _) => 32,
+        (_, IpAddr::V4(_)) => 128,
+        _ => SITE_LEN,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Server cookies (RFC 7873), made by RFC 9018 §4 so that servers of one address can share them,
 //! and the EDNS options of the reply.
 use crate::limits::{COOKIE_AGE_MAX, COOKIE_AGE_RENEW, COOKIE_SKEW_MAX, COOKIES_KNOWN};
-use crate::networks::SubnetReply;
+use crate::subnet_reply::SubnetReply;
 use crate::{Now, Policy};
 use core::net::IpAddr;
 use core::{fmt, mem};

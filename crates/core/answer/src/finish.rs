@@ -4,6 +4,7 @@ use crate::cookies::ReplyOptions;
 use crate::ede::Ede;
 use crate::reply::ReplyWriter;
 use crate::reply_room::{OPT_LEN, OPTION_HEAD_LEN};
+use crate::subnet_reply::Dependence;
 use wire::{HEADER_LEN, OptionCode};
 
 /// Writes OPT, flags and counts; returns the length of the reply.
@@ -76,7 +77,7 @@ fn put_options(
     len: usize,
     policy: &Policy<'_>,
     options: &ReplyOptions,
-    (ede, depends): (Option<Ede>, bool),
+    (ede, depends): (Option<Ede>, Dependence),
 ) -> usize {
     let mut at = len;
     let mut put = |code: OptionCode, data: &[u8]| {

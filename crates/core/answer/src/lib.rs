@@ -54,6 +54,7 @@ mod resolver;
 mod respond;
 mod rrl;
 mod solve;
+mod subnet_reply;
 mod tsig;
 
 pub use admission::{Limiter, Limits};

@@ -3,6 +3,7 @@ use crate::Policy;
 use crate::computed::put_address;
 use crate::ede::Ede;
 use crate::reply::{OwnerName, ReplyWriter};
+use crate::subnet_reply::{Dependence, SubnetReply};
 use core::fmt;
 use core::net::IpAddr;
 use limit::{Acl, NetworkTable};
@@ -115,8 +116,7 @@ impl ClientNetworks<'_> {
     pub(crate) fn reply_subnet(&self, query: &Query, packet: &Packet<'_>) -> Option<SubnetReply> {
         let subnet = query.client_subnet(packet.message())?.ok()?;
         let is_trusted = self.trust.lists(packet.context.client.ip());
-        let scope = if subnet.source_len == 0 { 0 } else { self.table.scope(subnet.address) };
-        is_trusted.then_some(SubnetReply { subnet, scope })
+        is_trusted.then(|| SubnetReply::new(subnet, self.table.scope(subnet.address)))
     }
 
     /// Whether a query is for a name that is denied to its client.
@@ -127,23 +127,6 @@ impl ClientNetworks<'_> {
             && query.tsig_at.is_none()
             && query.class != Class::CH
             && self.rules.deny(packet.network, &query.name)
-    }
-}
-
-/// The client subnet option of a reply.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SubnetReply {
-    subnet: ClientSubnet,
-    scope: u8,
-}
-
-impl SubnetReply {
-    /// Bytes of its data, at most.
-    pub(crate) const LEN_MAX: usize = ClientSubnet::LEN_MAX;
-
-    /// Its data and their length. Without `depends`, the answer is the same in all networks.
-    pub(crate) fn data(&self, depends: bool) -> ([u8; ClientSubnet::LEN_MAX], usize) {
-        self.subnet.response(if depends { self.scope } else { 0 })
     }
 }
 
@@ -158,7 +141,7 @@ fn subnet_of(query: &mut Query, packet: &Packet<'_>) -> Option<ClientSubnet> {
 /// Answers a query for a name that is denied in a network.
 #[inline(never)]
 pub(crate) fn answer_denied(policy: &Policy<'_>, network: u16, reply: &mut ReplyWriter<'_>) {
-    reply.depends = true;
+    reply.depends = Dependence::Network;
     match policy.networks().map(|networks| networks.rules.answer(network)) {
         Some(DeniedAnswer::NxDomain) => reply.fail(Rcode::NxDomain, Some(Ede::BLOCKED)),
         Some(DeniedAnswer::Addresses(addresses)) => {

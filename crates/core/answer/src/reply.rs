@@ -4,6 +4,7 @@ use crate::SmallRng;
 use crate::choose::Chooser;
 use crate::ede::Ede;
 use crate::reply_room::ReplyRoom;
+use crate::subnet_reply::{Dependence, SubnetReply};
 use image::{Location, Node, Order, RecordSet, Selection, same};
 use packet::QueryContext;
 use wire::{Composer, Flags, HEADER_LEN, Name, NameBuf, NoSpace, Query, Rcode, Rtype, Suffixes};
@@ -39,8 +40,10 @@ pub(crate) struct ReplyWriter<'r> {
     pub(crate) counts: [u16; 3],
     /// Whether a wildcard or a DNAME synthesized the answer.
     pub(crate) is_synthesized: bool,
-    /// Whether clients of other networks may get another answer.
-    pub(crate) depends: bool,
+    /// What of the client the answer depends on.
+    pub(crate) depends: Dependence,
+    /// The client subnet option of the reply.
+    pub(crate) subnet: Option<&'r SubnetReply>,
     random: &'r mut SmallRng,
     /// Where the client is.
     location: Location,
@@ -72,7 +75,8 @@ impl<'r> ReplyWriter<'r> {
             counts,
             is_synthesized,
             random,
-            depends: false,
+            depends: Dependence::None,
+            subnet: None,
             location,
             draw,
         }
@@ -244,7 +248,11 @@ impl<'r> ReplyWriter<'r> {
         selection: &Selection<'_>,
         ttl: u32,
     ) -> Result<u16, NoSpace> {
-        self.depends |= selection.order == Order::Hash || selection.groups().next().is_some();
+        if selection.order == Order::Hash {
+            self.depends = Dependence::Address;
+        } else if selection.groups().next().is_some() {
+            self.depends = self.depends.max(Dependence::Network);
+        }
         let chooser = self.chooser();
         let mut put = |data: &[u8]| self.put_record(owner, set.rtype(), ttl, data);
         chooser.choose(set, selection, &mut put)
@@ -257,7 +265,8 @@ impl<'r> ReplyWriter<'r> {
     }
 
     fn last_chooser(&self) -> Chooser {
-        let client = self.context.client.ip();
+        let client = self.subnet.and_then(SubnetReply::client);
+        let client = client.unwrap_or_else(|| self.context.client.ip());
         Chooser { client, location: self.location, draw: self.draw }
     }
 

@@ -1,7 +1,7 @@
 //! The maximum length of a reply.
 use crate::Policy;
 use crate::cookies::{COOKIE_LEN, ReplyOptions};
-use crate::networks::SubnetReply;
+use crate::subnet_reply::SubnetReply;
 use packet::Transport;
 use wire::Query;
 use wire::limits::{MESSAGE_LEN_MAX, UDP_LEN_MIN};

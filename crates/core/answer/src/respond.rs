@@ -13,6 +13,7 @@ use crate::reply::ReplyWriter;
 use crate::reply_room::{ReplyRoom, reply_len_max};
 use crate::rrl::{RrlClass, RrlReply};
 use crate::solve::{self, ChainScratch, ChainStart, ForwardConfig, MissingName};
+use crate::subnet_reply::Dependence;
 use crate::tsig::{BadKey, sort_handled};
 use crate::{Disposition, Now, Policy, SmallRng, chaos, resolver};
 use image::{HashKey, ZoneTable};
@@ -295,6 +296,7 @@ impl<'w> Responder<'_, '_, 'w> {
         let context = (&packet.context, self.policy.location(packet.context.location));
         let mut reply =
             ReplyWriter::new(buf, room, query, context, self.suffixes, &mut self.random);
+        reply.subnet = options.subnet.as_ref();
         let start = match disposition {
             Disposition::Zone(node_lookup) => Some(ChainStart::Zone(node_lookup)),
             Disposition::Forward(group) => Some(ChainStart::Upstreams(*group)),
@@ -315,8 +317,8 @@ impl<'w> Responder<'_, '_, 'w> {
             }
             None => refuse(disposition, self.policy, &mut reply),
         }
-        if options.subnet.is_some() {
-            reply.depends |= depends_on_network(self.policy, start);
+        if options.subnet.is_some() && depends_on_network(self.policy, start) {
+            reply.depends = reply.depends.max(Dependence::Network);
         }
         inject_panic("solve", || query.name.as_bytes());
         if query.flags.is_notify() {

@@ -171,7 +171,10 @@ impl NetworkTable<'_> {
     pub fn scope(&self, address: IpAddr) -> u8 {
         match address {
             IpAddr::V4(v4) => self.v4.scope(v4.to_bits()),
-            IpAddr::V6(v6) => self.v6.scope(v6.to_bits()),
+            IpAddr::V6(v6) => match mapped(v6) {
+                Some(v4) => 96 + self.v4.scope(v4),
+                None => self.v6.scope(v6.to_bits()),
+            },
         }
     }
 

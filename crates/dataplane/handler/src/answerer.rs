@@ -223,7 +223,7 @@ impl<Z: ZoneTable> LocalAnswers<Z> {
             self.tap.begin(packets, unix, monotonic);
             packets.split_mut(is_dropped).for_each(answer);
         }
-        if !settings.networks.is_empty() {
+        if !settings.networks.has_none() {
             count_networks(&settings.networks, packets, &mut self.by_network);
         }
         self.tap.end(packets);

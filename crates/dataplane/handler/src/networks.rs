@@ -174,8 +174,13 @@ impl NetworkList {
         }
     }
 
-    /// Whether no network is configured.
+    /// Whether neither a network nor a resolver to trust is configured.
     pub fn is_empty(&self) -> bool {
+        self.networks.len() <= 1 && self.trust.acl().is_none()
+    }
+
+    /// Whether no network is configured.
+    pub(crate) fn has_none(&self) -> bool {
         self.networks.len() <= 1
     }
 
@@ -198,7 +203,7 @@ impl NetworkList {
         NetworkTable { v4: self.v4.bounds(), v6: self.v6.bounds() }
     }
 
-    /// The networks as `answer` reads them; `None`: none is configured.
+    /// The networks as `answer` reads them; `None`: nothing is configured.
     pub(crate) fn networks(&self) -> Option<ClientNetworks<'_>> {
         (!self.is_empty()).then(|| ClientNetworks {
             table: self.table(),

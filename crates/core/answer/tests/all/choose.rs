@@ -1,15 +1,20 @@
 //! Which records of a set a client gets: their shares, who gets which, and that all ways to answer
 //! choose alike.
 use crate::common::{key, loader, name};
+use crate::networks::{subnet_of, with_subnet};
 use answer::choose::Chooser;
-use answer::{AnswerCounts, NoForwarding, Now, Policy, Scratch, batch};
+use answer::{
+    AnswerCounts, ClientNetworks, DeniedAnswer, Limits, NameRules, Network, NoForwarding, Now,
+    Policy, Scratch, batch,
+};
 use compile::{AnswerRules, ChosenRecords, Image, SetChange, Zone};
 use image::{Location, Order, RecordSet};
+use limit::{Acl, NetworkTable};
 use packet::{LocationNumber, Packet, Transport};
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
-use wire::{Records, Rtype};
+use wire::{QName, Records, Rtype};
 
 /// Quantiles of chi-square at p = 0.001, by the degrees of freedom.
 const CHI_SQUARE: [f64; 8] = [0.0, 10.83, 13.82, 16.27, 18.47, 20.52, 22.46, 24.32];
@@ -97,6 +102,51 @@ impl Server {
         batch(image, &policy, now, &mut NoForwarding, scratch, &mut packets, &mut counts);
         packets[0].message().to_vec()
     }
+}
+
+/// No name is denied.
+struct NoRules;
+
+impl NameRules for NoRules {
+    fn deny(&self, _network: u16, _queried: &QName) -> bool {
+        false
+    }
+
+    fn answer(&self, _network: u16) -> DeniedAnswer<'_> {
+        DeniedAnswer::Refused
+    }
+}
+
+/// The address of a resolver that says where its clients are.
+const RESOLVER: u32 = 0xc000_0235;
+
+/// What this client gets for `s` if its query has this option: the number of the record, and the
+/// option of the reply.
+fn ask_with_subnet(server: &mut Server, client: IpAddr, option: &[u8]) -> (u8, Option<(u8, u8)>) {
+    let (bounds, query) = ([RESOLVER, RESOLVER + 1], with_subnet("s.cluster.local.", option));
+    let networks = Some(ClientNetworks {
+        table: NetworkTable::default(),
+        networks: &[Network::default()],
+        rules: &NoRules,
+        trust: Acl::from_bounds(&bounds, &[], false),
+        denies: false,
+        placed: false,
+    });
+    let limits = Some(Limits { networks, ..Limits::default() });
+    let policy = Policy { limits, ..Policy::default() };
+    let mut buf = vec![0; ROOM];
+    buf[..query.len()].copy_from_slice(&query);
+    let peer = SocketAddr::from((client, 5353));
+    let mut packets = [Packet::new(&mut buf, query.len(), peer, Transport::Datagram)];
+    let now = Now { unix_seconds: 0, monotonic_micros: 1_000_000, seed: 1 };
+    let Server { image, scratch, .. } = server;
+    let mut counts = AnswerCounts::default();
+    batch(image, &policy, now, &mut NoForwarding, scratch, &mut packets, &mut counts);
+    let reply = packets[0].message();
+    assert_eq!((reply[3] & 15, reply[7]), (0, 1));
+    let start = 12 + name("s.cluster.local.").as_name().len() + 4;
+    let record = Records::new(reply, start, 1).next().unwrap().unwrap();
+    (record.expand(&mut [0; 4]).unwrap()[3], subnet_of(reply))
 }
 
 /// The last byte of each record of an answer, and of each additional one.
@@ -274,6 +324,34 @@ fn hash_depends_on_the_network_and_the_zone_alone() {
     // Servers of different versions have to agree.
     let some: Vec<u8> = (0..8).map(|n| of(&a, client(n))).collect();
     assert_eq!(some, GOLDEN, "the choice of a client has changed");
+}
+
+/// Each client of a trusted resolver is led as if it had asked itself, and the resolver may not
+/// give its record to others.
+#[test]
+fn hash_takes_the_client_that_a_trusted_resolver_names() {
+    let mut server = Server::new(zone("cluster.local.", 8, &one(Order::Hash)));
+    let resolver = IpAddr::from(Ipv4Addr::from_bits(RESOLVER));
+    let alone =
+        |server: &mut Server, client: IpAddr| ask_with_subnet(server, client, &[0, 1, 0, 0]).0;
+    let (own, mut others) = (alone(&mut server, resolver), 0);
+    for n in 0..64 {
+        let led = alone(&mut server, [10, 1, n, 0].into());
+        let v4 = [0, 1, 24, 0, 10, 1, n];
+        assert_eq!(ask_with_subnet(&mut server, resolver, &v4), (led, Some((24, 32))), "{n}");
+        others += u32::from(led != own);
+        let not_trusted = ask_with_subnet(&mut server, [10, 9, 9, 9].into(), &v4);
+        assert_eq!(not_trusted, (alone(&mut server, [10, 9, 9, 9].into()), None));
+        let v6 = [0, 2, 48, 0, 0x20, 1, 0xd, 0xb8, 0, n];
+        let site = Ipv6Addr::new(0x2001, 0xdb8, n.into(), 0, 0, 0, 0, 0);
+        let led = alone(&mut server, site.into());
+        assert_eq!(ask_with_subnet(&mut server, resolver, &v6), (led, Some((48, 56))), "{n}");
+        let mapped = [[0, 2, 120, 0].as_slice(), &[0; 10], &[255, 255, 10, 1, n]].concat();
+        let led = alone(&mut server, [10, 1, n, 0].into());
+        assert_eq!(ask_with_subnet(&mut server, resolver, &mapped), (led, Some((120, 128))));
+    }
+    assert!(others > 40, "clients are led as the resolver would be");
+    assert_eq!(ask_with_subnet(&mut server, resolver, &[0, 1, 0, 0]), (own, Some((0, 0))));
 }
 
 /// Where these clients were led when the hash was written down.

@@ -122,7 +122,7 @@ fn other_names_and_other_clients_are_answered() {
 }
 
 /// A query with a client subnet option.
-fn with_subnet(owner: &str, data: &[u8]) -> Vec<u8> {
+pub fn with_subnet(owner: &str, data: &[u8]) -> Vec<u8> {
     let mut bytes = query(owner, 1, 1);
     let at = bytes.len() - 1;
     bytes[at] = data.len() as u8 + 4;
@@ -134,9 +134,11 @@ fn with_subnet(owner: &str, data: &[u8]) -> Vec<u8> {
 const RESOLVER: &str = "192.0.2.53";
 
 /// The client subnet option of a reply: the source length and the scope.
-fn subnet_of(reply: &[u8]) -> Option<(u8, u8)> {
+pub fn subnet_of(reply: &[u8]) -> Option<(u8, u8)> {
     let at = reply.windows(6).position(|bytes| {
-        bytes.starts_with(&[0, 8, 0]) && matches!(bytes[3], 4..=20) && bytes[4..] == [0, 1]
+        bytes.starts_with(&[0, 8, 0])
+            && matches!(bytes[3], 4..=20)
+            && matches!(bytes[4..], [0, 1 | 2])
     })?;
     Some((reply[at + 6], reply[at + 7]))
 }

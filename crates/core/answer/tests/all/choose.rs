@@ -208,9 +208,19 @@ fn check_shares(counts: &[u64], weights: &[u16], what: &str) {
     assert!(chi_square < max, "{what}: {counts:?} for {weights:?}: {chi_square:.1} > {max}");
 }
 
-/// One, two and four workers, each with the seeds that a handler gives its bursts.
 #[test]
 fn answers_by_weight_have_their_shares() {
+    check_all_shares(200_000, 20_000);
+}
+
+#[test]
+#[ignore = "slow: 12 million choices and 4 million queries"]
+fn million_answers_by_weight_have_their_shares() {
+    check_all_shares(1_000_000, 1_000_000);
+}
+
+/// One, two and four workers, each with the seeds that a handler gives its bursts; and queries.
+fn check_all_shares(choices: u64, queries: u64) {
     let cases: [(Order, &[u16]); 4] = [
         (Order::Random, &[1; 8]),
         (Order::Weighted, &[1, 2, 3, 10]),
@@ -227,7 +237,7 @@ fn answers_by_weight_have_their_shares() {
             let mut counts = vec![0; weights.len()];
             for worker in 0..workers {
                 let mut state = 7 + worker;
-                for _ in 0..200_000 / workers {
+                for _ in 0..choices / workers {
                     let (client, draw) = (client(1), random(&mut state));
                     let location = Location::UNKNOWN;
                     let got = chosen(&set, Chooser { client, location, draw });
@@ -238,7 +248,7 @@ fn answers_by_weight_have_their_shares() {
         }
         let mut server = Server::new(zone);
         let (mut counts, mut seed) = (vec![0; weights.len()], 99u64);
-        for _ in 0..20_000 {
+        for _ in 0..queries {
             seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let question = ("s.cluster.local.", Rtype::A);
             let reply = server.ask(question, (client(1), 0), (seed, ROOM));

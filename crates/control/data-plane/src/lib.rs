@@ -4,6 +4,7 @@
 // What only a part that is left out would call.
 #![cfg_attr(not(feature = "xdp"), allow(dead_code))]
 
+mod access_lists;
 #[cfg(feature = "xdp")]
 mod bypass;
 #[cfg(not(feature = "xdp"))]
@@ -21,11 +22,13 @@ mod placement;
 mod plane;
 mod ports;
 mod pulse;
+mod server_files;
 mod session;
 mod settings;
 mod sockets;
 mod threads;
 
+pub use access_lists::AccessLists;
 pub use bypass::{Bypass, QueuePort};
 pub use dpdk::{DpdkDevices, check as check_dpdk};
 pub use forward_table::{ForwardChange, ForwardTable};
@@ -33,6 +36,7 @@ pub use gather::{log as log_counters, sum};
 pub use networks::{KnownClients, Owner, ViewNumbers};
 pub use placement::{CorePlanner, Placement, WorkerCpus, check as check_placement, place};
 pub use plane::{DataPlane, ENDING, STARTING, ThreadSetup};
+pub use server_files::ServerFiles;
 pub use settings::{LastingState, settings_of_file};
 pub use sockets::{Listening, OpenError, Sockets, raise_file_limit, reserve_files};
 pub use threads::{first_alive, yield_to_workers};

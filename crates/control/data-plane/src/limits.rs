@@ -28,3 +28,5 @@ pub const HTTP_NICENESS: i32 = 10;
 pub const PANIC_TEXT_MAX: usize = 1_000;
 /// How long after a panic of a thread that answers was logged the next one is.
 pub const PANIC_LOG_PAUSE: Duration = Duration::from_secs(60);
+/// Bytes of a file with upstreams, such as `/etc/resolv.conf`.
+pub const RESOLV_CONF_LEN_MAX: u64 = 64 << 10;

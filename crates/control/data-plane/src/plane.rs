@@ -10,7 +10,7 @@ use crate::placement::{self, AddressSocket, Placement};
 use crate::pulse::Pulses;
 use crate::sockets::Listening;
 use crate::threads::{StartedThreads, ThreadCounters, Threads, WorkerDeps, ZoneReaders};
-use admin::{SharedSocket, SocketKind};
+use admin::{Connection, SharedSocket, SocketKind};
 use config::{Cache, Config, Steering, Streams};
 use handler::{ControlReceiver, Settings};
 use query_samples::TapThread;
@@ -332,16 +332,26 @@ impl DataPlane {
 
     /// Takes the threads out for a new process. The returned function ends them, which blocks, and
     /// returns the open connections.
-    pub fn hand_over(&self) -> impl FnOnce() -> Vec<HandedConnection> + Send + use<> {
+    pub fn hand_over(&self) -> impl FnOnce() -> Vec<Connection> + Send + use<> {
         lock(&self.bypass).end();
         let threads = lock(&self.threads).take();
-        move || threads.map(Threads::hand_over).unwrap_or_default()
+        let connection = |HandedConnection { stream, peer, client, header_due, inbox }| {
+            Connection { fd: stream, peer, client, header_due, inbox }
+        };
+        move || threads.map(Threads::hand_over).into_iter().flatten().map(connection).collect()
     }
 
     /// Continues with the connections of the old process.
-    pub fn adopt(&self, connections: Vec<HandedConnection>) {
+    pub fn adopt(&self, connections: Vec<Connection>) {
+        let handed = |Connection { fd, peer, client, header_due, inbox }| HandedConnection {
+            stream: fd,
+            peer,
+            client,
+            header_due,
+            inbox,
+        };
         if let Some(threads) = &*lock(&self.threads) {
-            threads.streams().adopt(connections);
+            threads.streams().adopt(connections.into_iter().map(handed).collect());
         }
     }
 

@@ -8,7 +8,6 @@ mod documents;
 #[path = "absent/etcd.rs"]
 mod etcd;
 mod explain;
-mod file_watch;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 #[cfg(not(feature = "kubernetes"))]
@@ -21,7 +20,6 @@ mod resources;
 mod rest;
 mod serve;
 mod server;
-mod server_files;
 mod sources;
 mod stage;
 mod startup_check;

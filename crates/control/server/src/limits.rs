@@ -5,8 +5,6 @@ use std::time::Duration;
 pub const STOP_AFTER_FAILURE_MAX: Duration = Duration::from_secs(10);
 /// Interval of the health check.
 pub const HEALTH_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes of a file with servers, such as `/etc/resolv.conf`.
-pub const RESOLV_CONF_LEN_MAX: u64 = 64 << 10;
 /// Threads that wait for the store on behalf of the REST API. Exports to slow clients use at most
 /// half of them.
 pub const API_BLOCKING_MAX: usize = 2 * api::limits::EXPORTS_MAX;

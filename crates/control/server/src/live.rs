@@ -1,13 +1,11 @@
 //! The current config, and reloads: a changed config is applied as a whole or not at all.
-use crate::file_watch::FileWatch;
 use crate::limits::REMOVED_SHOWN_MAX;
 use crate::resources::VERSION;
-use crate::server_files::ServerFiles;
-use config::{Config, Dnstap, Format, Forward, Log, trust};
+use config::{Config, Dnstap, FileWatch, Format, Forward, Log, trust};
 use control_messages::handled_opcodes;
-use data_plane::{ForwardChange, ForwardTable, LastingState, Listening};
-use data_plane::{KnownClients, Owner};
-use handler::{AccessList, OwnQuery, Settings};
+use data_plane::{AccessLists, ForwardChange, ForwardTable, KnownClients, LastingState, Listening};
+use data_plane::{Owner, ServerFiles};
+use handler::{OwnQuery, Settings};
 use health::HealthService;
 use packet::View;
 use process::log::Levels;
@@ -16,48 +14,13 @@ use server_status::command::ReloadOutcome;
 use server_status::{ConfigStatus, seconds};
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Instant, SystemTime};
 use sync::Publisher;
 use upstream::TrustAnchors;
 use wire::NameBuf;
 use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
-
-/// Access lists that are checked once for each connection.
-#[derive(Clone, Default)]
-pub struct AccessLists(Arc<RwLock<ListSnapshot>>);
-
-#[derive(Default)]
-struct ListSnapshot {
-    metrics: AccessList,
-    proxies: AccessList,
-}
-
-impl AccessLists {
-    fn set(&self, config: &Config) {
-        let metrics = AccessList::new(&config.acl.metrics);
-        let proxies = AccessList::of(&config.proxy.from);
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = ListSnapshot { metrics, proxies };
-    }
-
-    /// Whether the address may read metrics and health.
-    pub fn may_read_metrics(&self, address: IpAddr) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).metrics.lists(address)
-    }
-
-    /// A function that tells whether an address belongs to a proxy.
-    pub fn proxies(&self) -> worker::IsProxy {
-        let lists = self.clone();
-        Arc::new(move |address| lists.is_proxy(address))
-    }
-
-    /// Whether the address belongs to a proxy.
-    fn is_proxy(&self, address: IpAddr) -> bool {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).proxies.lists(address)
-    }
-}
 
 /// The current config and everything derived from it.
 pub struct Live {

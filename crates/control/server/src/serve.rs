@@ -1,23 +1,23 @@
 //! `dunlin serve`: the order in which everything is opened, started and stopped.
 use crate::documents::Documents;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
-use crate::live::{AccessLists, ForwardSetup, Live, tap_settings};
+use crate::live::{ForwardSetup, Live, tap_settings};
 use crate::resources::{Resources, VERSION};
 use crate::rest::Rest;
 use crate::server::{Handler, Server, Supervision, lock};
 use crate::sources::Sources;
 use crate::stage::Stage;
 use crate::zones;
-use admin::{CompletedRestart, Connection, Endpoint, HotRestart, RestartOffer};
+use admin::{CompletedRestart, Endpoint, HotRestart, RestartOffer};
 use announcer::Announcer;
 use config::{Config, Streams};
 use control_messages::{ControlMessages, Handlers, ServerContext};
 use data_plane::limits::SELF_QUERY_INTERVAL;
-use data_plane::{CorePlanner, DataPlane, Listening, QueuePort};
+use data_plane::{AccessLists, CorePlanner, DataPlane, Listening, QueuePort};
 use durable::data_folder;
 use durable::lock::DataLock;
 use listen::Tls;
-use process::{Identity, Manager, Notify, holder, log};
+use process::{Action, Identity, Manager, Notify, Signals, holder, log};
 use query_samples::TapThread;
 use rustix::thread::CapabilitySet;
 use server_status::{ServerState, Status};
@@ -34,7 +34,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
-use worker::{HandedConnection, IsProxy, OnFailure};
+use worker::{IsProxy, OnFailure};
 use zone_manager::{PublisherThread, ZonePublisher};
 
 /// An error is a sentence for the operator.
@@ -244,7 +244,7 @@ impl RunningServer {
             tracing::warn!("not all connections were handed over: {problem}");
         }
         let connections = taken.connections.len();
-        self.server.plane.adopt(taken.connections.into_iter().map(handed).collect());
+        self.server.plane.adopt(taken.connections);
         tracing::info!(old_pid, connections, "hot restart done");
         self.server.attach();
         // The old process may have changed them after this one read them.
@@ -420,12 +420,6 @@ fn failures() -> (OnFailure, mpsc::UnboundedReceiver<worker::ThreadFailure>) {
     (on_failure, failure)
 }
 
-/// Converts a connection for the data plane.
-fn handed(connection: Connection) -> HandedConnection {
-    let Connection { fd, peer, client, header_due, inbox } = connection;
-    HandedConnection { stream: fd, peer, client, header_due, inbox }
-}
-
 /// Handles the messages that the data plane passes on, as long as the process runs.
 async fn handle_control_messages(messages: ControlMessages, server: Arc<Server>) {
     let context: Arc<dyn ServerContext> = Arc::<Server>::clone(&server);
@@ -453,43 +447,5 @@ async fn follow_keys(server: Arc<Server>) {
 async fn reload_on_signal(server: Arc<Server>, mut signal: Signal) {
     while signal.recv().await.is_some() {
         server.reload_all(false).await;
-    }
-}
-
-/// The meaning of a signal.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Action {
-    Terminate,
-    Interrupt,
-    Report,
-}
-
-/// The signals that the process handles.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    report: Signal,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            report: signal(SignalKind::user_defined1())?,
-        })
-    }
-
-    async fn next(&mut self) -> Action {
-        tokio::select! {
-            _ = self.terminate.recv() => Action::Terminate,
-            _ = self.interrupt.recv() => Action::Interrupt,
-            _ = self.report.recv() => Action::Report,
-        }
-    }
-
-    /// Waits for a signal to end.
-    async fn end(&mut self) {
-        while !matches!(self.next().await, Action::Terminate | Action::Interrupt) {}
     }
 }

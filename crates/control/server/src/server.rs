@@ -6,7 +6,7 @@ mod status;
 pub use requests::Handler;
 
 use crate::documents::Documents;
-use crate::live::{AccessLists, Live};
+use crate::live::Live;
 use crate::rest::Rest;
 use crate::sources::Sources;
 use crate::stage::Stage;
@@ -16,7 +16,7 @@ use announcer::Announcer;
 use api::Api;
 use config::{StoreKind, Streams};
 use control_messages::ControlMessages;
-use data_plane::{DataPlane, Listening, QueuePort, ThreadSetup};
+use data_plane::{AccessLists, DataPlane, Listening, QueuePort, ThreadSetup};
 use durable::lock::DataLock;
 use ops::Ops;
 use process::Notify;

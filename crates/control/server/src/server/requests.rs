@@ -21,7 +21,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::net::UnixStream;
 use wire::{Name, NameBuf, Rtype};
-use worker::HandedConnection;
 use zone_manager::Answer;
 
 impl api::ServerControl for Server {
@@ -196,10 +195,6 @@ impl admin::Handler for Handler {
         self.server.supervision.notify.handed_over();
         self.server.rest.start_stop();
         let end = self.server.plane.hand_over();
-        let connections = tokio::task::spawn_blocking(end).await;
-        let connection = |HandedConnection { stream, peer, client, header_due, inbox }| {
-            Connection { fd: stream, peer, client, header_due, inbox }
-        };
-        connections.unwrap_or_default().into_iter().map(connection).collect()
+        tokio::task::spawn_blocking(end).await.unwrap_or_default()
     }
 }

@@ -1,6 +1,6 @@
 //! Notices that a file was written or replaced.
 //!
-//! What stat(2) reports is compared at each look. So it does not matter how the file changes: in
+//! What stat(2) reports is compared at each call. So it does not matter how the file changes: in
 //! place, by a rename, by a symlink above it as in a volume of Kubernetes, or below a mount.
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -31,7 +31,7 @@ impl FileWatch {
         self.seen = self.read;
     }
 
-    /// Whether the file is another one than was read, and is so since the last look: its writer is
+    /// Whether the file is another one than was read, and is so since the last call: its writer is
     /// done. True once for each change.
     pub fn has_changed(&mut self) -> bool {
         let now = identity(&self.path);

@@ -1,7 +1,6 @@
 //! Upstreams from files such as `/etc/resolv.conf` (resolv.conf(5)).
-use crate::file_watch::FileWatch;
 use crate::limits::RESOLV_CONF_LEN_MAX;
-use config::{Forward, ServerAddress, holds, read_nameservers};
+use config::{FileWatch, Forward, ServerAddress, holds, read_nameservers};
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{SocketAddr, UdpSocket};
@@ -55,7 +54,7 @@ impl ServerFiles {
 
     /// Whether a file has changed since it was read.
     pub fn have_changed(&mut self) -> bool {
-        // Each has to look.
+        // Each is read, also after one that has.
         self.files.iter_mut().filter_map(|file| file.watch.has_changed().then_some(())).count() > 0
     }
 

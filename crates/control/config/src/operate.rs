@@ -379,10 +379,11 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 18] = [
+    pub(super) const PARTS: [&'static str; 19] = [
         "admin",
         "announcer",
         "api",
+        "control-messages",
         "data-plane",
         "durable",
         "health",

@@ -12,7 +12,7 @@ use health::{
     HealthReport, HealthService, OperatorState, Override, OverrideKey, StateFilter, TargetFilter,
 };
 use hyper::{HeaderMap, StatusCode};
-use model::BrokenRule;
+use model::{BrokenRule, CHECK_OFF};
 use records::{Refused, SetKey, SetValue, StoredSet, View};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -103,7 +103,7 @@ fn ended(_: health::Ended) -> Problem {
 pub fn check_known(state: &ApiState, value: &SetValue, place: &str) -> Result<(), Problem> {
     let Some(check) = value.policy.rules().map(|rules| &*rules.check) else { return Ok(()) };
     let is_known = |health: &HealthService| health.has_check(check);
-    if check.is_empty() || state.api.health.as_ref().is_some_and(is_known) {
+    if check.is_empty() || check == CHECK_OFF || state.api.health.as_ref().is_some_and(is_known) {
         return Ok(());
     }
     let what = format!("there is no check {check}: `dunlin checks set {check} …` defines one");

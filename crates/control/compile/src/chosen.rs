@@ -4,6 +4,7 @@ use crate::pack::{self, NodeChange};
 use crate::zone::Zone;
 use image::{Group, Leaf, Location, Node, Order, RecordSet, Selection};
 use std::sync::Arc;
+use wire::Rtype;
 
 /// A leaf of a zone, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,8 +59,24 @@ fn zone_key(origin: &[u8]) -> u64 {
     })
 }
 
-/// Chooses the records of a set of this name that are answered.
-pub type Chooser<'c> = dyn FnMut(&[u8], RecordSet<'_>) -> ChosenRecords + 'c;
+/// Chooses the records of a set of this node that are answered; `None`: all, as they are.
+pub type Chooser<'c> = dyn FnMut(Node<'_>, RecordSet<'_>) -> Option<ChosenRecords> + 'c;
+
+/// The sets of a zone from whose records is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChosenSets {
+    /// Those with rules.
+    Ruled,
+    /// Those, and all of addresses.
+    RuledOrAddresses,
+}
+
+impl ChosenSets {
+    fn has(self, set: &RecordSet<'_>) -> bool {
+        let is_of_addresses = matches!(set.rtype(), Rtype::A | Rtype::AAAA);
+        set.has_rules() || (self == Self::RuledOrAddresses && is_of_addresses)
+    }
+}
 
 impl Zone {
     /// The leaves that differ from those of an older version, by their identity. `None`: all.
@@ -79,21 +96,31 @@ impl Zone {
         LeafIndex(self.names().index_of(name))
     }
 
-    /// The sets with rules in a leaf, with their names.
-    pub fn ruled_sets(&self, leaf: LeafIndex) -> impl Iterator<Item = (&[u8], RecordSet<'_>)> {
+    /// These sets in a leaf, with their nodes.
+    pub fn sets_of(
+        &self,
+        leaf: LeafIndex,
+        which: ChosenSets,
+    ) -> impl Iterator<Item = (Node<'_>, RecordSet<'_>)> {
         let bytes = self.names().leaves().get(leaf.0).map_or(&[][..], |leaf| leaf);
-        Leaf::new(bytes).nodes().flat_map(|node| {
-            let ruled = node.sets().filter(|set| set.has_rules());
-            ruled.map(move |set| (node.name(), set))
+        Leaf::new(bytes).nodes().flat_map(move |node| {
+            let sets = node.sets().filter(move |set| which.has(set));
+            sets.map(move |set| (node, set))
         })
     }
 
-    /// This zone with the chosen records. `before`: what an older version of it became;
-    /// `leaves`: those that changed since, or whose choice may.
+    /// Whether answers may lack records of the sets of a node: it is not signed, and no glue.
+    pub fn may_lack_records(&self, node: Node<'_>) -> bool {
+        node.set(Rtype::RRSIG).is_none() && self.cut(node.name()).is_none()
+    }
+
+    /// This zone with the chosen records. `before`: what an older version of it became, with the
+    /// same `which`; `leaves`: those that changed since, or whose choice may.
     pub fn chosen(
         &self,
         before: Option<&Self>,
         leaves: &[LeafIndex],
+        which: ChosenSets,
         chooser: &mut Chooser,
     ) -> Self {
         let own = self.names().leaves();
@@ -104,7 +131,7 @@ impl Zone {
         let mut room = Vec::new();
         for LeafIndex(index) in leaves {
             let Some(leaf) = own.get(*index) else { continue };
-            let leaf = self.chosen_leaf(&mut room, leaf, chooser);
+            let leaf = self.chosen_leaf(&mut room, leaf, which, chooser);
             match *index < chosen.len() {
                 true => chosen.set(*index, leaf),
                 false => chosen.push(leaf),
@@ -121,15 +148,17 @@ impl Zone {
         &self,
         room: &mut Vec<u8>,
         leaf: &Arc<[u8]>,
+        which: ChosenSets,
         chooser: &mut Chooser,
     ) -> Arc<[u8]> {
-        let is_ruled = |node: &Node<'_>| node.sets().any(|set| set.has_rules());
-        let nodes = || Leaf::new(leaf).nodes().filter(is_ruled);
+        let has_some = |node: &Node<'_>| node.sets().any(|set| which.has(&set));
+        let nodes = || Leaf::new(leaf).nodes().filter(has_some);
         if nodes().next().is_none() {
             return Arc::clone(leaf);
         }
         let key = zone_key(self.origin().as_bytes());
-        let packed: Vec<Vec<u8>> = nodes().map(|node| chosen_node(node, key, chooser)).collect();
+        let packed: Vec<Vec<u8>> =
+            nodes().map(|node| chosen_node(node, key, which, chooser)).collect();
         let hash_of = |name: &[u8]| self.names().key().hash_of(name);
         let mut changes: Vec<NodeChange<'_>> = nodes()
             .zip(&packed)
@@ -140,21 +169,24 @@ impl Zone {
                 bytes: Some(bytes),
             })
             .collect();
-        pack::changed_leaf(room, Leaf::new(leaf), &mut changes, hash_of)
+        let changed = pack::changed_leaf(room, Leaf::new(leaf), &mut changes, hash_of);
+        // Sets without rules of their own are often answered as they are.
+        if changed == *leaf { Arc::clone(leaf) } else { changed }
     }
 }
 
 /// A node with the chosen records of its sets with rules, and what selects answers from them. If
 /// that does not fit, all chosen records are answered: locations may take more room than their
 /// texts do, and a node that is that large has more than 60 KiB.
-fn chosen_node(node: Node<'_>, key: u64, chooser: &mut Chooser) -> Vec<u8> {
-    let packed = packed_node(node, chooser, &|rules| rules.pack(key));
-    let packed = packed.or_else(|_| packed_node(node, chooser, &|_| Vec::new()));
+fn chosen_node(node: Node<'_>, key: u64, which: ChosenSets, chooser: &mut Chooser) -> Vec<u8> {
+    let packed = packed_node(node, which, chooser, &|rules| rules.pack(key));
+    let packed = packed.or_else(|_| packed_node(node, which, chooser, &|_| Vec::new()));
     packed.expect("a part of a node that fits")
 }
 
 fn packed_node(
     node: Node<'_>,
+    which: ChosenSets,
     chooser: &mut Chooser,
     pack_rules: &dyn Fn(AnswerRules) -> Vec<u8>,
 ) -> Result<Vec<u8>, String> {
@@ -162,11 +194,11 @@ fn packed_node(
     pack::node_head(&mut packed, node.name(), node.ordinal());
     pack::set_declared(&mut packed, node.declared());
     for set in node.sets() {
-        if !set.has_rules() {
+        let chosen = which.has(&set).then(|| chooser(node, set)).flatten();
+        let Some(ChosenRecords { ttl, numbers, selection }) = chosen else {
             packed.extend_from_slice(set.as_bytes());
             continue;
-        }
-        let ChosenRecords { ttl, numbers, selection } = chooser(node.name(), set);
+        };
         if numbers.is_empty() {
             continue;
         }

@@ -24,7 +24,7 @@ mod view;
 mod walk;
 mod zone;
 
-pub use chosen::{AnswerRules, Chooser, ChosenRecords, LeafIndex};
+pub use chosen::{AnswerRules, Chooser, ChosenRecords, ChosenSets, LeafIndex};
 pub use dname::HiddenName;
 pub use index::Image;
 pub use lint::Finding;

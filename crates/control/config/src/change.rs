@@ -32,6 +32,7 @@ impl Config {
             ("forward", self.forwards != new.forwards && (self.asks() || !new.asks())),
             ("hosts", self.hosts != new.hosts),
             ("check", self.health.checks != new.health.checks),
+            ("zone.check", self.zone_checks != new.zone_checks),
             ("rewrite", self.rewrites != new.rewrites),
             ("proxy.from", self.proxy != new.proxy),
             ("log.level", self.log.level != new.log.level),
@@ -249,6 +250,8 @@ mod tests {
         kubernetes.labels = "a"
         kubernetes.fallthrough = ["cluster.local"]
         kubernetes.hold_time = "1m"
+        kubernetes.check = "tcp"
+        kubernetes.check_cluster_ips = true
         health.allow = ["10.0.0.0/8"]
         health.ttl_max = "5s"
         health.vantage = 3
@@ -283,7 +286,8 @@ mod tests {
                 Some("api") => "store.kind = \"redb\"\n",
                 _ if key == "store.views" => "store.kind = \"redb\"\n",
                 Some("kubernetes") if key != "kubernetes.zones" => {
-                    "kubernetes.zones = [\"cluster.local\"]\n"
+                    "kubernetes.zones = [\"cluster.local\"]\n\
+                     check.tcp = { kind = \"tcp\", port = 80 }\n"
                 }
                 _ => "",
             };

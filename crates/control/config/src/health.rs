@@ -13,9 +13,10 @@ use ::health::limits::CHECKS_MAX;
 use ::health::{Check, WebhookSettings};
 use limit::Prefix;
 use serde_json::{Map, Value};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
-use toml::de::DeTable;
+use toml::de::{DeTable, DeValue};
 use values::Wrong;
 
 /// `[health]` and `[check]`
@@ -56,6 +57,11 @@ impl Health {
     /// Reads the checks of `[check]`.
     pub(super) fn read_checks(&mut self, mut section: Section<'_, '_>, config: &Path) {
         section.each(CHECKS_MAX, "a check of [check]", |name, _, section| {
+            if name == model::CHECK_OFF {
+                let message = format!("{name:?} is not a name of a check");
+                let help = "a set says so to have none";
+                return Err(Wrong { message, help: Some(help.into()) });
+            }
             if !model::is_check_name(name) {
                 let message = format!("{:?} is not a name of a check", values::shorten(name));
                 let help = Some("up to 63 letters, digits, `-` and `_`".into());
@@ -65,6 +71,50 @@ impl Health {
             Ok(())
         });
     }
+}
+
+/// The checks that a config can name.
+pub(super) struct KnownChecks {
+    /// Those of `[check]`.
+    names: BTreeSet<String>,
+    /// Whether the API can define others.
+    can_be_defined: bool,
+}
+
+impl KnownChecks {
+    /// Those of the config, and if so others that may be defined later.
+    pub fn new(health: &Health, can_be_defined: bool) -> Self {
+        Self {
+            names: health.checks.iter().map(|check| check.name.clone()).collect(),
+            can_be_defined,
+        }
+    }
+
+    /// The name of a check, which exists or may be defined later.
+    pub fn read(&self, value: &DeValue<'_>) -> Result<String, Wrong> {
+        let name = values::text(model::CHECK_NAME_MAX)(value)?;
+        if !Feature::Health.is_built() {
+            let message = Feature::Health.absence("a check");
+            return Err(Wrong { message, help: Some(FEATURE_HELP.into()) });
+        }
+        if self.names.contains(&name) || (self.can_be_defined && is_definable(&name)) {
+            return Ok(name);
+        }
+        let message = format!("there is no check {:?}", values::shorten(&name));
+        let help = match self.names.is_empty() {
+            true => "define it in [check]".to_owned(),
+            false => {
+                let known: Vec<_> = self.names.iter().map(String::as_str).collect();
+                format!("known: {}", known.join(", "))
+            }
+        };
+        Err(Wrong { message, help: Some(help) })
+    }
+}
+
+/// Whether a check may have this name.
+fn is_definable(name: &str) -> bool {
+    model::is_check_name(name) && name != model::CHECK_OFF
 }
 
 fn read_webhook(section: &mut Section<'_, '_>, config: &Path) -> Option<WebhookSettings> {
@@ -91,10 +141,11 @@ pub fn read_check_keys(name: &str, keys: &Map<String, Value>) -> Result<Check, S
     if !Feature::Health.is_built() {
         return Err(format!("{} ({FEATURE_HELP})", Feature::Health.absence("a check")));
     }
-    if !model::is_check_name(name) {
+    if !is_definable(name) {
         let name = values::shorten(name);
         return Err(format!(
-            "{name:?} is not a name of a check: it has up to 63 letters, digits, `-` and `_`"
+            "{name:?} is not a name of a check: it has up to 63 letters, digits, `-` and `_`, \
+             and is not `off`"
         ));
     }
     if keys.get("kind").and_then(Value::as_str) == Some("script") {

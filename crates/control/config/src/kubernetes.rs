@@ -1,6 +1,7 @@
 //! `[kubernetes]`: the names of a cluster, from its API server.
 use super::section::Section;
 use super::{units, values};
+use crate::health::KnownChecks;
 use crate::limits::{
     CLUSTER_NAME_LEN_MAX, KUBERNETES_HOLD, KUBERNETES_NAMESPACES_MAX, KUBERNETES_TTL,
     KUBERNETES_ZONES_MAX, TEXT_LEN_MAX,
@@ -55,6 +56,10 @@ pub struct Kubernetes {
     pub labels: String,
     /// Zones whose absent names are looked up elsewhere.
     pub fallthrough: Vec<NameBuf>,
+    /// The check of services that name none; empty: they have none.
+    pub check: String,
+    /// Whether services with an address of their own can have a check, too.
+    pub check_cluster_ips: bool,
     /// How long a list is held that lost most of what was served.
     pub hold_time: Duration,
 }
@@ -80,7 +85,7 @@ pub enum PodNames {
 }
 
 impl Kubernetes {
-    pub(super) fn read(mut section: Section<'_, '_>, config: &Path) -> Self {
+    pub(super) fn read(mut section: Section<'_, '_>, config: &Path, known: &KnownChecks) -> Self {
         let folder = config.parent().unwrap_or(Path::new(""));
         let pods = [
             ("disabled", PodNames::Disabled),
@@ -130,6 +135,11 @@ impl Kubernetes {
             ),
             labels: section.read("labels", String::new(), values::text(TEXT_LEN_MAX)),
             fallthrough: names(&mut section, "fallthrough"),
+            check: section.read("check", String::new(), |value| match value.as_str() {
+                Some("") => Ok(String::new()),
+                _ => known.read(value),
+            }),
+            check_cluster_ips: section.read("check_cluster_ips", false, values::boolean),
             hold_time: section.read(
                 "hold_time",
                 Duration::from_secs(600),

@@ -46,17 +46,19 @@ pub use site::Site;
 pub use store::{Etcd, Store, StoreKind};
 pub use upstream::{ServerAddress, Upstream};
 pub use xdp::{Queues, Xdp};
-pub use zone::{Zone, ZoneView};
+pub use zone::{Zone, ZoneCheck, ZoneView};
 
-use crate::limits::{CONFIG_LEN_MAX, NETWORKS_MAX, REWRITES_MAX, ZONES_MAX};
+use crate::limits::{CONFIG_LEN_MAX, NETWORKS_MAX};
 pub use diagnostic::Diagnostic;
-use image::{RewriteRule, Rewrites};
+use health::KnownChecks;
+use image::RewriteRule;
 use listen::Certificates;
 use section::{Problems, Section};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 use values::Wrong;
+use zone::ZoneSections;
 
 /// A whole config, with every value validated. The default is that of an empty file.
 #[derive(Debug)]
@@ -111,8 +113,10 @@ pub struct Config {
     pub ecs: Ecs,
     /// Sections `[[network]]`.
     pub networks: Vec<Network>,
-    /// Sections `[[zone]]`.
+    /// Sections `[[zone]]` with a file.
     pub zones: Vec<Zone>,
+    /// Sections `[zone.check]`.
+    pub zone_checks: Vec<ZoneCheck>,
     /// Sections `[[site]]`.
     pub sites: Vec<Site>,
 }
@@ -211,24 +215,23 @@ impl Config {
         let upstream = Upstream::read(root.section("upstream", "[upstream]"));
         let cache = Cache::read(root.section("cache", "[cache]"));
         let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
-        let kubernetes = Kubernetes::read(root.section("kubernetes", "[kubernetes]"), file);
         let mut health = Health::read(root.section("health", "[health]"), file);
         health.read_checks(root.section("check", "[check]"), file);
         let store = Store::read(root.section("store", "[store]"), server.data_dir.is_some());
         let etcd = Etcd::read(root.section("etcd", "[etcd]"), file, store.kind);
         let api = Api::read(root.section("api", "[api]"), store.kind);
-        let (mut rewrites, mut seen) = (Vec::new(), names::Seen::new());
-        root.sections("rewrite", "[[rewrite]]", REWRITES_MAX, |section| {
-            rewrites.extend(names::read_rewrite(section, &mut seen));
-        });
-        Rewrites::sort(&mut rewrites);
+        let checks = KnownChecks::new(&health, store.kind != StoreKind::None);
+        let kubernetes =
+            Kubernetes::read(root.section("kubernetes", "[kubernetes]"), file, &checks);
+        let rewrites = names::read_rewrites(&mut root);
         let ecs = Ecs::read(root.section("ecs", "[ecs]"));
         let (mut networks, mut earlier) = (Vec::new(), network::Earlier::default());
         earlier.has_cluster = kubernetes.is_wanted();
         root.sections("network", "[[network]]", NETWORKS_MAX, |section| {
             networks.extend(Network::read(section, file, &mut earlier));
         });
-        let zones = zone::read_all(&mut root, ZONES_MAX, file, &earlier.views, &store.views);
+        let views = (&earlier.views[..], &store.views[..]);
+        let ZoneSections { zones, zone_checks } = zone::read_all(&mut root, file, views, &checks);
         let has_data_dir = server.data_dir.is_some();
         let sites = site::read_all(&mut root, file, has_data_dir, (&zones, &kubernetes));
         root.close();
@@ -259,6 +262,7 @@ impl Config {
             ecs,
             networks,
             zones,
+            zone_checks,
             sites,
         };
         config.place(file.parent().unwrap_or(Path::new("")));

@@ -39,6 +39,8 @@ pub const PREFIXES_MAX: usize = 1 << 12;
 pub const VIEWS_MAX: usize = 255;
 /// Views of one zone.
 pub const VIEWS_OF_ZONE_MAX: usize = 16;
+/// Names of a zone without its check.
+pub const CHECK_EXCEPT_MAX: usize = 1_000;
 /// Bytes of the name of a view.
 pub const VIEW_NAME_LEN_MAX: usize = 63;
 /// Networks of one config.

@@ -1,8 +1,8 @@
 //! `[hosts]`: names and addresses from hosts files. `[[rewrite]]`: rewrite rules.
 use super::section::Section;
 use super::{units, values};
-use crate::limits::{HOSTS_FILES_MAX, HOSTS_TTL};
-use image::RewriteRule;
+use crate::limits::{HOSTS_FILES_MAX, HOSTS_TTL, REWRITES_MAX};
+use image::{RewriteRule, Rewrites};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,10 +35,20 @@ impl Hosts {
 }
 
 /// The names of earlier rules, whether each is for the name alone, and its offset.
-pub type Seen = HashMap<(Vec<u8>, bool), usize>;
+type Seen = HashMap<(Vec<u8>, bool), usize>;
+
+/// Reads all `[[rewrite]]`.
+pub(super) fn read_rewrites(root: &mut Section<'_, '_>) -> Vec<RewriteRule> {
+    let (mut rewrites, mut seen) = (Vec::new(), Seen::new());
+    root.sections("rewrite", "[[rewrite]]", REWRITES_MAX, |section| {
+        rewrites.extend(read_rewrite(section, &mut seen));
+    });
+    Rewrites::sort(&mut rewrites);
+    rewrites
+}
 
 /// Reads one `[[rewrite]]`.
-pub(super) fn read_rewrite(mut section: Section<'_, '_>, seen: &mut Seen) -> Option<RewriteRule> {
+fn read_rewrite(mut section: Section<'_, '_>, seen: &mut Seen) -> Option<RewriteRule> {
     let exact = match (section.has("exact"), section.has("suffix")) {
         (true, true) => {
             section.wrong("suffix", "stands beside `exact`", "make two rules of them");

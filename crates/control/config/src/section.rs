@@ -225,6 +225,12 @@ impl<'t, 'p> Section<'t, 'p> {
         self.table.is_some_and(|table| table.contains_key(key))
     }
 
+    /// Whether a key has a text.
+    pub fn is_text(&self, key: &str) -> bool {
+        let value = self.table.and_then(|table| table.get(key));
+        value.is_some_and(|value| value.get_ref().as_str().is_some())
+    }
+
     /// Treats these keys as known, whether they are read or not.
     pub fn know(&mut self, keys: &[&'static str]) {
         self.known.extend(keys);

@@ -1,5 +1,6 @@
-//! `[[zone]]`: zones and their views, each with its file.
-use crate::limits::{VIEW_NAME_LEN_MAX, VIEWS_MAX, VIEWS_OF_ZONE_MAX};
+//! `[[zone]]`: zones and their views, each with its file, and the checks of zones.
+use crate::health::KnownChecks;
+use crate::limits::{CHECK_EXCEPT_MAX, VIEW_NAME_LEN_MAX, VIEWS_MAX, VIEWS_OF_ZONE_MAX, ZONES_MAX};
 use crate::section::Section;
 use crate::values::{self, Wrong};
 use std::collections::{BTreeSet, HashMap};
@@ -27,6 +28,17 @@ pub struct ZoneView {
     pub file: PathBuf,
 }
 
+/// `[zone.check]`: the check of all sets of addresses of a zone that name none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ZoneCheck {
+    /// The origin of the zone.
+    pub zone: NameBuf,
+    /// The name of the check.
+    pub check: String,
+    /// Names of the zone that have none; `*.x` stands for all names below `x`.
+    pub except: Vec<NameBuf>,
+}
+
 /// The view of clients to whom no network gives another.
 const DEFAULT: &str = "default";
 
@@ -34,8 +46,19 @@ const DEFAULT: &str = "default";
 struct Read {
     name: NameBuf,
     view: Option<String>,
-    file: PathBuf,
+    /// `None`: the zone comes from elsewhere, and has only a check here.
+    file: Option<PathBuf>,
+    check: Option<ZoneCheck>,
     offset: usize,
+}
+
+/// All sections.
+#[derive(Default)]
+pub(super) struct ZoneSections {
+    /// The zones with a file.
+    pub zones: Vec<Zone>,
+    /// The checks of zones, from wherever these come.
+    pub zone_checks: Vec<ZoneCheck>,
 }
 
 /// The name of a view; `None`: the default view.
@@ -53,24 +76,25 @@ pub(super) fn view(value: &DeValue<'_>) -> Result<Option<String>, Wrong> {
 /// zones of the store may have.
 pub(super) fn read_all(
     root: &mut Section<'_, '_>,
-    max: usize,
     config: &Path,
-    used: &[(String, usize)],
-    stored: &[String],
-) -> Vec<Zone> {
+    (used, stored): (&[(String, usize)], &[String]),
+    known_checks: &KnownChecks,
+) -> ZoneSections {
     let (mut names, mut all) = (HashMap::new(), Vec::new());
-    root.sections("zone", "[[zone]]", max, |section| {
-        all.extend(read(section, config, &mut names));
+    root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
+        all.extend(read(section, config, &mut names, known_checks));
     });
-    let (views, zones): (Vec<Read>, Vec<Read>) = all.into_iter().partition(|it| it.view.is_some());
-    let zone = |Read { name, file, .. }| Zone { name, file, views: Vec::new() };
-    let mut zones: Vec<Zone> = zones.into_iter().map(zone).collect();
+    let (views, mut zones): (Vec<Read>, Vec<Read>) =
+        all.into_iter().partition(|it| it.view.is_some());
+    let zone_checks = zones.iter_mut().filter_map(|zone| zone.check.take()).collect();
+    let zone = |Read { name, file, .. }| Some(Zone { name, file: file?, views: Vec::new() });
+    let mut zones: Vec<Zone> = zones.into_iter().filter_map(zone).collect();
     let bytes = |name: &NameBuf| name.as_name().as_bytes().to_vec();
     let at: HashMap<Vec<u8>, usize> =
         zones.iter().enumerate().map(|(at, zone)| (bytes(&zone.name), at)).collect();
     let mut known: BTreeSet<String> = stored.iter().cloned().collect();
-    for Read { name, view, file, offset } in views {
-        let Some(view) = view else { continue };
+    for Read { name, view, file, offset, .. } in views {
+        let (Some(view), Some(file)) = (view, file) else { continue };
         if known.insert(view.clone()) && known.len() == VIEWS_MAX + 1 {
             root.add_at(offset, format!("at most {VIEWS_MAX} views"));
         }
@@ -95,7 +119,36 @@ pub(super) fn read_all(
         };
         root.add_at(*offset, Wrong { message, help: Some(help) });
     }
-    zones
+    ZoneSections { zones, zone_checks }
+}
+
+/// Reads `[zone.check]`.
+fn read_check(
+    zone: &mut Section<'_, '_>,
+    origin: Option<&NameBuf>,
+    known: &KnownChecks,
+) -> Option<ZoneCheck> {
+    if !zone.has("check") {
+        return None;
+    }
+    let read = |value: &DeValue<'_>| known.read(value);
+    if zone.is_text("check") {
+        let check = zone.require("check", read)?.into_inner();
+        return Some(ZoneCheck { zone: origin?.clone(), check, except: Vec::new() });
+    }
+    let mut section = zone.section("check", "[zone.check]");
+    let check = section.require("name", read);
+    let except = section.list("except", Vec::new(), CHECK_EXCEPT_MAX, |value| {
+        let name = values::zone_name(value)?;
+        match origin {
+            Some(origin) if !name.as_name().is_within(origin.as_name()) => {
+                Err(format!("{name} is not in the zone {origin}").into())
+            }
+            _ => Ok(name),
+        }
+    });
+    section.close();
+    Some(ZoneCheck { zone: origin?.clone(), check: check?.into_inner(), except })
 }
 
 /// Reads one section; `names` are the zones and views before it, each with its offset.
@@ -103,10 +156,21 @@ fn read(
     mut section: Section<'_, '_>,
     config: &Path,
     names: &mut HashMap<(Vec<u8>, Option<String>), usize>,
+    known: &KnownChecks,
 ) -> Option<Read> {
     let name = section.require("name", values::zone_name);
-    let file = section.require("file", values::file);
+    let has_check = section.has("check");
+    let check = read_check(&mut section, name.as_ref().map(|name| name.get_ref()), known);
+    // A zone of the store, or of another site, has no file.
+    let file = match has_check && !section.has("file") && !section.has("view") {
+        true => None,
+        false => Some(section.require("file", values::file)),
+    };
+    section.know(&["file"]);
     let view = section.read("view", None, view);
+    if view.is_some() {
+        section.wrong("check", "stands beside `view`", "put it into the section of the zone");
+    }
     if let Some(name) = &name {
         let bytes = name.get_ref().as_name().as_bytes().to_vec();
         let what = if view.is_none() { "this zone" } else { "this view of the zone" };
@@ -115,9 +179,13 @@ fn read(
         }
     }
     section.close();
-    let file = config.parent().unwrap_or(Path::new("")).join(file?.into_inner());
+    let folder = config.parent().unwrap_or(Path::new(""));
+    let file = match file {
+        None => None,
+        Some(file) => Some(folder.join(file?.into_inner())),
+    };
     let (offset, name) = (name.as_ref()?.span().start, name?.into_inner());
-    Some(Read { name, view, file, offset })
+    Some(Read { name, view, file, check, offset })
 }
 
 #[cfg(test)]
@@ -138,6 +206,56 @@ mod tests {
         assert_eq!((&*zone.views[0].view, &*zone.views[0].file), ("in", Path::new("etc/in")));
         let views: Vec<_> = config.networks.iter().map(|network| network.view.as_deref()).collect();
         assert_eq!(views, [Some("in"), None]);
+    }
+
+    #[test]
+    fn check_of_a_zone_is_read_with_or_without_its_file() {
+        let text = "[check]\nweb = { kind = \"tcp\", port = 80 }\n\
+                    [[zone]]\nname = \"A\"\nfile = \"a\"\ncheck = \"web\"\n\
+                    [[zone]]\nname = \"b\"\ncheck = { name = \"web\", except = [\"NS.b\"] }\n";
+        let config = Config::parse(Path::new(""), text).expect("a config");
+        assert_eq!(config.zones.len(), 1);
+        let checks: Vec<_> = config
+            .zone_checks
+            .iter()
+            .map(|it| (it.zone.to_string(), &*it.check, it.except.len()))
+            .collect();
+        assert_eq!(checks, [("a.".to_owned(), "web", 0), ("b.".to_owned(), "web", 1)]);
+    }
+
+    #[test]
+    fn errors_of_checks_have_their_places() {
+        check(
+            r#"[check]
+web = { kind = "tcp", port = 80 }
+off = { kind = "tcp", port = 80 }
+[[zone]]
+name = "a"
+check = { name = "wbe" }
+[[zone]]
+name = "b"
+[zone.check]
+name = "web"
+except = ["ns.a", "b"]
+port = 80
+[[zone]]
+name = "c"
+[zone.check]
+[kubernetes]
+check = "x"
+"#,
+            r#"3:7: "off" is not a name of a check (a set says so to have none)
+6:18: there is no check "wbe" (known: web)
+11:11: ns.a. is not in the zone b.
+12:1: unknown key `port` in [zone.check] (expected one of name, except)
+15:1: [zone.check] needs the key `name`
+17:9: there is no check "x" (known: web)
+"#,
+        );
+        // The API may define it later.
+        let text = "[store]\nkind = \"redb\"\n[server]\ndata_dir = \"d\"\n\
+                    [[zone]]\nname = \"a\"\ncheck.name = \"wbe\"\n";
+        assert_eq!(Config::parse(Path::new(""), text).expect("a config").zone_checks.len(), 1);
     }
 
     #[test]

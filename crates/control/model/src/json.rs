@@ -45,7 +45,8 @@ pub struct ValueBody {
     /// The most records of an answer; absent: 1 with `one`, `weighted` and `hash`, else no bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max: Option<u16>,
-    /// The check that the addresses have to pass; absent: none.
+    /// The check that the addresses have to pass; absent: that of the zone, if it has one; `off`:
+    /// none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub check: Option<String>,
     /// With fewer members up, those that are not are answered, too.

@@ -15,8 +15,8 @@ pub use json::{
 };
 pub use order::sort_key;
 pub use rules::{
-    CHECK_NAME_MAX, COMMENT_MAX, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules, TIER_MAX,
-    WEIGHT_DEFAULT, is_check_name, is_control,
+    CHECK_NAME_MAX, CHECK_OFF, COMMENT_MAX, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules,
+    TIER_MAX, WEIGHT_DEFAULT, is_check_name, is_control,
 };
 pub use view::{VIEW_NAME_LEN_MAX, View};
 pub use zonefile::BrokenRule;

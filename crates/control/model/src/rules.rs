@@ -8,6 +8,8 @@ use wire::Rtype;
 
 /// Bytes of the name of a check.
 pub const CHECK_NAME_MAX: usize = 63;
+/// Instead of the name of a check: the set has none, also if its zone has one by default.
+pub const CHECK_OFF: &str = "off";
 /// The highest tier.
 pub const TIER_MAX: u8 = 99;
 /// Whether a letter is not a text, but changes how text is shown: control characters, separators of
@@ -190,7 +192,7 @@ pub struct SetRules {
     pub choice: Choice,
     /// The most members of an answer; 0: no bound.
     pub max: u16,
-    /// The check of its addresses; empty: none.
+    /// The check of its addresses; empty: that of its zone, if any; [`CHECK_OFF`]: none.
     pub check: Box<str>,
     /// How many members have to be up.
     pub min_up: MinUp,
@@ -370,7 +372,7 @@ impl SetRules {
     }
 }
 
-/// Whether a check may be called so.
+/// Whether a set may name this check.
 pub fn is_check_name(name: &str) -> bool {
     let is_plain = |c: u8| c.is_ascii_alphanumeric() || c == b'-' || c == b'_';
     (1..=CHECK_NAME_MAX).contains(&name.len()) && name.bytes().all(is_plain)

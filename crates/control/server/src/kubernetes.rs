@@ -173,6 +173,8 @@ fn settings(config: &config::Kubernetes, data_dir: Option<&Path>) -> Settings {
         labels: config.labels.clone(),
         namespace_labels: config.namespace_labels.clone(),
         pod_names: config.endpoint_pod_names,
+        check: (!config.check.is_empty()).then(|| config.check.as_str().into()),
+        check_cluster_ips: config.check_cluster_ips,
         folder: data_dir.map(Path::to_owned),
         hold: config.hold_time,
         clients: None,

@@ -197,6 +197,7 @@ impl Server {
                 Err(refusal) => return refusal,
             };
             self.plane.change_bypass(live.config());
+            self.sources.control.set_default_checks(zones::checks(live.config()));
             let load_id = zones.reload(zones::configured(live.config(), &live.views()));
             let checks = live.config().health.checks.clone();
             (load_id, reloaded, live.status.restart_needed.clone(), checks)

@@ -47,6 +47,7 @@ impl Sources {
         worker_cpus: &[Option<usize>],
     ) -> Result<(Self, CommandId), Box<dyn Error>> {
         let prober = prober::start(config, &control, documents, worker_cpus)?;
+        control.set_default_checks(zones::checks(config));
         let folder = config.server.folder();
         let zones = zones::configured(config, &ViewNumbers::default().of(config));
         let (zones, load) = source_file::Zones::start(&control, zones, folder)?;

@@ -1,11 +1,12 @@
 //! The zones that the config asks for, and the image before them.
 use compile::Image;
-use config::{Config, Forward, Mode, Zone, ZoneView};
+use config::{Config, Forward, Mode, Zone, ZoneCheck, ZoneView};
 use image::{HASH_KEY_WORDS, HashKey};
 use packet::View;
 use source_file::{BuiltInZones, FilesToLoad, ViewFile, ZoneConfig, ZoneFile};
 use std::collections::HashMap;
 use std::sync::Arc;
+use zone_manager::DefaultCheck;
 
 /// The zone files, hosts files and built-in zones of a config. `views`: the numbers of its views.
 pub fn configured(config: &Config, views: &HashMap<String, View>) -> ZoneConfig {
@@ -30,6 +31,14 @@ pub fn configured(config: &Config, views: &HashMap<String, View>) -> ZoneConfig 
         hosts_ttl: config.hosts.ttl.as_secs() as u32,
         saved_for: config.server.saved_for,
     }
+}
+
+/// The checks of zones of a config.
+pub fn checks(config: &Config) -> Vec<DefaultCheck> {
+    let check = |ZoneCheck { zone, check, except }: &ZoneCheck| {
+        DefaultCheck::new(zone.clone(), check, except)
+    };
+    config.zone_checks.iter().map(check).collect()
 }
 
 /// An image without zones, with a new key.

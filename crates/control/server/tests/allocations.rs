@@ -6,10 +6,10 @@ use test_support::wait::until_eq;
 #[global_allocator]
 static ALLOCATOR: counting::Counting = counting::Counting;
 
-use compile::{AnswerRules, ChosenRecords, Image, Loader, SetChange, Zone};
+use compile::{AnswerRules, ChosenRecords, ChosenSets, Image, Loader, SetChange, Zone};
 use counting::{calls, most_held};
 use handler::{Answerer, FIRST_TYPE, TRUNCATED};
-use image::{HASH_KEY_WORDS, HashKey, Location, Order, RecordSet};
+use image::{HASH_KEY_WORDS, HashKey, Location, Node, Order, RecordSet};
 use packet::{BURST_MAX, Packet, Transport, Verdict};
 use query_samples::TapThread;
 use std::fs;
@@ -51,8 +51,8 @@ fn with_chosen_sets(mut zone: Zone) -> Zone {
         let change = SetChange { name: &name, rtype: Rtype::A, set, rules: vec![0] };
         zone.change_all(&[change]).expect("a set");
     }
-    let mut choose = |name: &[u8], set: RecordSet<'_>| {
-        let chosen = CHOSEN.iter().find(|(known, ..)| known.as_bytes() == &name[1..]);
+    let mut choose = |node: Node<'_>, set: RecordSet<'_>| {
+        let chosen = CHOSEN.iter().find(|(known, ..)| known.as_bytes() == &node.name()[1..]);
         let selection = chosen.map(|(_, order, others)| AnswerRules {
             order: *order,
             others: *others,
@@ -60,9 +60,9 @@ fn with_chosen_sets(mut zone: Zone) -> Zone {
             locations: vec![Location::UNKNOWN; set.count()],
             ..AnswerRules::default()
         });
-        ChosenRecords { ttl: 30, numbers: (0..set.count()).collect(), selection }
+        Some(ChosenRecords { ttl: 30, numbers: (0..set.count()).collect(), selection })
     };
-    zone.chosen(None, &zone.changed_leaves(None), &mut choose)
+    zone.chosen(None, &zone.changed_leaves(None), ChosenSets::Ruled, &mut choose)
 }
 
 /// Answers by this config, and may query upstreams.

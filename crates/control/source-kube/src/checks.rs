@@ -1,10 +1,12 @@
-//! Checks of headless services, which the annotation `dunlin.io/check` names, and hints of slices.
+//! Checks of services, which the annotation `dunlin.io/check` or the config names, and hints of
+//! slices.
 //!
 //! Only what few services need is kept here: a plain service or endpoint takes no byte more.
 use crate::cluster::{ObjectName, ServiceKey};
 use crate::limits::{CHECK_SHOWN_MAX, UNUSED_CHECKS_SHOWN};
 use crate::objects::{Hints, ServiceKind, Slice};
 use crate::packed::{KeyRef, Table};
+use model::CHECK_OFF;
 use std::fmt;
 use std::sync::Arc;
 use zone_manager::CheckNames;
@@ -14,7 +16,11 @@ use zone_manager::CheckNames;
 pub(crate) struct Checks {
     /// All that exist.
     known: CheckNames,
-    /// The check that a service names, and whether the service is headless.
+    /// The check of services that name none.
+    default: Option<Box<str>>,
+    /// Whether services with an address of their own can have a check.
+    has_cluster_ips: bool,
+    /// The check that a service names, and whether the service can have one.
     named: Table<(Box<str>, bool)>,
     /// Whether the zones of the cluster can have checks.
     can_check: bool,
@@ -26,10 +32,13 @@ pub(crate) struct Checks {
     is_changed: bool,
 }
 
-/// A check that a service names in vain. The service is served as without it.
+const WITH_FALLTHROUGH: &str = "zones with fallthrough have no checks";
+
+/// A check that a service, or the config for all of them (`None`), names in vain. Services are
+/// served as without it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct UnusedCheck {
-    service: ObjectName,
+    service: Option<ObjectName>,
     check: Box<str>,
     why: &'static str,
 }
@@ -37,8 +46,13 @@ pub(crate) struct UnusedCheck {
 /// `shop/web: dunlin.io/check "http": there is no such check`.
 impl fmt::Display for UnusedCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { service: ObjectName { namespace, name }, check, why } = self;
-        write!(f, "{namespace}/{name}: dunlin.io/check {check:?}: {why}")
+        let Self { service, check, why } = self;
+        match service {
+            Some(ObjectName { namespace, name }) => {
+                write!(f, "{namespace}/{name}: dunlin.io/check {check:?}: {why}")
+            }
+            None => write!(f, "[kubernetes] check {check:?}: {why}"),
+        }
     }
 }
 
@@ -46,13 +60,47 @@ impl Checks {
     pub fn new(can_check: bool) -> Self {
         let (known, named, terminating) = (CheckNames::default(), Table::new(), Table::new());
         let hints = Table::new();
-        Self { known, named, can_check, terminating, hints, is_changed: false }
+        let (default, has_cluster_ips) = (None, false);
+        Self {
+            known,
+            default,
+            has_cluster_ips,
+            named,
+            can_check,
+            terminating,
+            hints,
+            is_changed: false,
+        }
     }
 
-    /// The check of a service, if it is used.
-    pub fn of(&self, key: KeyRef<'_>) -> Option<Box<str>> {
-        let (check, is_headless) = self.named.get(key)?;
-        (is_headless && self.can_check && self.known.contains(&*check)).then_some(check)
+    /// What the config says: the check of services that name none, and whether those with an
+    /// address of their own can have one.
+    pub fn configure(&mut self, default: Option<Box<str>>, has_cluster_ips: bool) {
+        (self.default, self.has_cluster_ips, self.is_changed) = (default, has_cluster_ips, true);
+    }
+
+    /// With what the config says to others.
+    pub fn configured_as(&mut self, other: &Self) {
+        self.configure(other.default.clone(), other.has_cluster_ips);
+    }
+
+    /// The check of a service of this kind, if it is used.
+    pub fn of(&self, key: KeyRef<'_>, kind: &ServiceKind) -> Option<Box<str>> {
+        if !self.can_check || !self.may_check(kind) {
+            return None;
+        }
+        let named = self.named.get(key).map(|(check, _)| check);
+        let check = named.or_else(|| self.default.clone())?;
+        (*check != *CHECK_OFF && self.known.contains(&*check)).then_some(check)
+    }
+
+    /// Whether a service of this kind can have a check.
+    fn may_check(&self, kind: &ServiceKind) -> bool {
+        match kind {
+            ServiceKind::Headless => true,
+            ServiceKind::ClusterIp(_) => self.has_cluster_ips,
+            ServiceKind::External(_) => false,
+        }
     }
 
     /// Those that exist.
@@ -67,8 +115,7 @@ impl Checks {
         }
         // No check has a longer name.
         let check = check.map(|check| check.chars().take(CHECK_SHOWN_MAX).collect::<String>());
-        let named =
-            check.zip(kind).map(|(check, kind)| (check.into(), *kind == ServiceKind::Headless));
+        let named = check.zip(kind).map(|(check, kind)| (check.into(), self.may_check(kind)));
         self.named.set(key, named.as_ref());
         self.is_changed = true;
     }
@@ -83,7 +130,13 @@ impl Checks {
         self.named.iter().map(|(key, (check, _))| (key, check))
     }
 
-    /// The services whose checks come or go if these exist.
+    /// Whether the check of services that name none comes or goes if these exist.
+    pub fn affects_all(&self, known: &CheckNames) -> bool {
+        let changes = |check: &str| self.known.contains(check) != known.contains(check);
+        self.default.as_deref().is_some_and(changes)
+    }
+
+    /// The services whose named checks come or go if these exist.
     pub fn affected(&self, known: &CheckNames) -> Vec<ServiceKey> {
         let changes = |check: &str| self.known.contains(check) != known.contains(check);
         let affected = self.named().filter(|(_, check)| changes(check));
@@ -102,16 +155,24 @@ impl Checks {
         let mut unused: Vec<UnusedCheck> = self
             .named
             .iter()
-            .filter_map(|((_, of, name), (check, is_headless))| {
-                let why = match is_headless {
-                    _ if !self.can_check => "zones with fallthrough have no checks",
+            .filter_map(|((_, of, name), (check, can_have))| {
+                let why = match can_have {
+                    _ if !self.can_check => WITH_FALLTHROUGH,
+                    _ if *check == *CHECK_OFF => return None,
+                    false if self.has_cluster_ips => "an external name has no check",
                     false => "only headless services have checks",
                     true if !self.known.contains(&*check) => "there is no such check",
                     true => return None,
                 };
-                Some(UnusedCheck { service: ObjectName::new(of, name), check, why })
+                let service = Some(ObjectName::new(of, name));
+                Some(UnusedCheck { service, check, why })
             })
             .collect();
+        let why = if self.can_check { "there is no such check" } else { WITH_FALLTHROUGH };
+        let default = self.default.as_deref();
+        let in_vain = default.filter(|check| !self.can_check || !self.known.contains(*check));
+        let in_vain = in_vain.map(|check| UnusedCheck { service: None, check: check.into(), why });
+        unused.extend(in_vain);
         let count = unused.len();
         unused.sort_unstable();
         unused.truncate(UNUSED_CHECKS_SHOWN);

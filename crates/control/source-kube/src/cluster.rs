@@ -158,6 +158,7 @@ impl Cluster {
         let (naming, exposed) = (Arc::clone(&self.naming), Arc::clone(&self.exposed));
         let mut other = Self::new(naming, exposed, self.serial);
         other.checks.know(self.checks.known());
+        other.checks.configured_as(&self.checks);
         other.is_quiet = true;
         fill(&mut other);
         other.is_quiet = false;
@@ -209,7 +210,7 @@ impl Cluster {
             return records;
         };
         let key = (is_import, namespace, name);
-        let check = self.checks.of(key);
+        let check = self.checks.of(key, &service.kind);
         let mut slices: Vec<&Slice> =
             entry.slices.iter().filter_map(|kept| kept.slice.as_ref()).collect();
         let terminating: Vec<Slice>;
@@ -326,9 +327,21 @@ impl Cluster {
         changed
     }
 
+    /// The check of services that name none, and whether those with an address of their own can
+    /// have one. Before there are services.
+    pub fn configure_checks(&mut self, default: Option<Box<str>>, has_cluster_ips: bool) {
+        self.checks.configure(default, has_cluster_ips);
+    }
+
     /// These checks exist. Services that name one that came or went change.
     pub fn set_checks(&mut self, known: CheckNames) -> Vec<RecordChange> {
-        let affected = self.checks.affected(&known);
+        let affected = match self.checks.affects_all(&known) {
+            true => {
+                let keys = self.services.iter().map(|(key, _)| key);
+                keys.map(|(is_import, of, name)| (is_import, ObjectName::new(of, name))).collect()
+            }
+            false => self.checks.affected(&known),
+        };
         let records = |cluster: &Self| -> Vec<Records> {
             let entry = |key| cluster.services.get(key).unwrap_or_default();
             let keys = affected.iter().map(key_ref);

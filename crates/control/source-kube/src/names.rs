@@ -284,6 +284,9 @@ impl Naming {
                     if self.names_all_endpoints() {
                         writer.endpoints(view.slices);
                     }
+                    if let Some(check) = view.check.filter(|_| !self.falls_through(at)) {
+                        writer.check_addresses(check);
+                    }
                 }
                 ServiceKind::ClusterIp(_) => {}
                 ServiceKind::Headless if self.endpoints => {

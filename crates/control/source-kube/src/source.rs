@@ -48,6 +48,10 @@ pub struct Settings {
     pub namespace_labels: String,
     /// Whether endpoints are named by their pods.
     pub pod_names: bool,
+    /// The check of services that name none.
+    pub check: Option<Box<str>>,
+    /// Whether services with an address of their own can have a check.
+    pub check_cluster_ips: bool,
     /// Where the state is saved; `None`: it is not saved.
     pub folder: Option<PathBuf>,
     /// How long a list is held that lost most of what was served.
@@ -257,6 +261,7 @@ impl Worker {
             status.streams = names.map(|(name, _)| StreamStatus::new(name)).collect();
         });
         let mut cluster = Cluster::new(naming, exposed, now_seconds());
+        cluster.configure_checks(settings.check.clone(), settings.check_cluster_ips);
         cluster.set_checks(Arc::clone(&checks.borrow_and_update()));
         Self {
             cluster,
@@ -372,7 +377,9 @@ impl Worker {
     /// Another cluster follows. Until all of it is known, what was published is served.
     fn begin_anew(&mut self) {
         let naming = Arc::new(self.settings.naming.clone());
-        self.cluster = Cluster::new(naming, Arc::new(self.settings.exposed.clone()), now_seconds());
+        let settings = &self.settings;
+        self.cluster = Cluster::new(naming, Arc::new(settings.exposed.clone()), now_seconds());
+        self.cluster.configure_checks(settings.check.clone(), settings.check_cluster_ips);
         self.cluster.set_checks(Arc::clone(&self.checks.borrow_and_update()));
         self.cluster.is_quiet = true;
         for stream in &mut self.streams {

@@ -1,13 +1,15 @@
 //! Zones as workers read them: of sets with rules only the chosen members.
 //!
 //! A source's zone has all members; the published one shares with it all leaves without such sets.
+//! In a zone with a check of its own, all sets of addresses are such sets.
 //! A new version of a zone costs what has changed in it. A verdict costs the sets that name its
 //! target, which an index finds.
 use crate::choose::{LeftOut, choose, left_out};
+use crate::defaults::{DefaultCheck, DefaultChecks, chosen_sets, rules_of};
 use crate::health::{HealthTable, HealthTarget, MemberClass, Targets, ZoneKey};
 use compile::{ChosenRecords, LeafIndex, Zone};
-use image::{ORDERED_MAX, RecordSet};
-use model::{Choice, MemberRules, Policy, SetRules};
+use image::{Node, ORDERED_MAX, RecordSet};
+use model::{Choice, MemberRules, SetRules};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -43,6 +45,48 @@ struct ZoneView {
     chosen: Arc<Zone>,
     /// Where members are that name no location.
     location: Option<Arc<str>>,
+    /// The check of its sets that name none.
+    default: Option<Arc<DefaultCheck>>,
+}
+
+impl ZoneView {
+    fn source(&self) -> SourceZone<'_> {
+        let (location, default) = (self.location.as_deref(), self.default.as_deref());
+        SourceZone { zone: &self.content, location, default }
+    }
+}
+
+/// A zone as its source has it, and what holds for all of its sets.
+#[derive(Clone, Copy)]
+struct SourceZone<'z> {
+    zone: &'z Zone,
+    location: Option<&'z str>,
+    default: Option<&'z DefaultCheck>,
+}
+
+impl<'z> SourceZone<'z> {
+    fn rules_of(self, node: Node<'_>, set: RecordSet<'_>) -> Option<SetRules> {
+        rules_of(self.zone, self.default, node, set)
+    }
+
+    /// The rules of a set, with the locations of all members.
+    fn placed(self, node: Node<'_>, set: RecordSet<'_>) -> Option<SetRules> {
+        Some(placed(self.rules_of(node, set)?, set.count(), self.location))
+    }
+
+    fn targets_of(self, node: Node<'_>, set: RecordSet<'_>) -> Vec<HealthTarget> {
+        let rules = self.rules_of(node, set).filter(|rules| !rules.check.is_empty());
+        let Some(rules) = rules else { return Vec::new() };
+        // The targets of a set share the name of their check.
+        let check = Arc::from(rules.check);
+        set.records().filter_map(|data| target_of(&check, data)).collect()
+    }
+
+    /// The sets in these leaves from whose members is chosen.
+    fn sets(self, leaves: &'z [LeafIndex]) -> impl Iterator<Item = (Node<'z>, RecordSet<'z>)> {
+        let which = chosen_sets(self.default);
+        leaves.iter().flat_map(move |leaf| self.zone.sets_of(*leaf, which))
+    }
 }
 
 /// The zones and names whose sets name one target.
@@ -54,6 +98,7 @@ pub(crate) struct HealthFilter {
     classes: HashMap<HealthTarget, MemberClass>,
     views: HashMap<ZoneKey, ZoneView>,
     index: HashMap<HealthTarget, NamingSets>,
+    defaults: DefaultChecks,
     /// Sets that answer members that are down.
     open: HashSet<(ZoneKey, Box<[u8]>, Rtype)>,
 }
@@ -61,16 +106,26 @@ pub(crate) struct HealthFilter {
 impl HealthFilter {
     pub fn new(table: Arc<HealthTable>) -> Self {
         let (classes, views, index) = (HashMap::new(), HashMap::new(), HashMap::new());
-        Self { table, classes, views, index, open: HashSet::new() }
+        let defaults = DefaultChecks::default();
+        Self { table, classes, views, index, defaults, open: HashSet::new() }
+    }
+
+    /// Replaces the checks of zones. Returns the zones that are to be shown again.
+    pub fn set_defaults(&mut self, all: Vec<DefaultCheck>) -> Vec<NameBuf> {
+        self.defaults.set(all)
     }
 
     /// The zone to publish for a source's zone. Members without a location are at this one.
     pub fn show(&mut self, key: &[u8], zone: Arc<Zone>, location: Option<Arc<str>>) -> Arc<Zone> {
-        let view = self.views.get(key);
-        if let Some(view) = view.filter(|view| Arc::ptr_eq(&view.content, &zone)) {
-            return Arc::clone(&view.chosen);
+        let default = self.defaults.of(key);
+        if let Some(view) = self.views.get(key) {
+            if view.default != default {
+                self.forget(key);
+            } else if Arc::ptr_eq(&view.content, &zone) {
+                return Arc::clone(&view.chosen);
+            }
         }
-        if !zone.facts().has_rules {
+        if !zone.facts().has_rules && default.is_none() {
             self.forget(key);
             return zone;
         }
@@ -81,21 +136,23 @@ impl HealthFilter {
         let mut targets = table.targets();
         if let Some(old) = &old {
             let leaves = old.content.changed_leaves(Some(&zone));
-            self.unindex(&mut targets, (&key, false), &old.content, &leaves);
+            self.unindex(&mut targets, (&key, false), old.source(), &leaves);
         }
-        for (name, set) in leaves.iter().flat_map(|leaf| zone.ruled_sets(*leaf)) {
-            for target in targets_of(set) {
+        let (at, of_zone) = (location.as_deref(), default.as_deref());
+        let source = SourceZone { zone: &zone, location: at, default: of_zone };
+        for (node, set) in source.sets(&leaves) {
+            for target in source.targets_of(node, set) {
                 targets.add_use(&target, &key);
                 let sets = self.index.entry(target).or_default();
-                sets.insert((Arc::clone(&key), name.into()));
+                sets.insert((Arc::clone(&key), node.name().into()));
             }
         }
         table.report_waiting(&targets);
         drop(targets);
         table.wake();
         let before = old.as_ref().map(|old| &*old.chosen);
-        let chosen = self.choose(&key, (&zone, location.as_deref()), before, &leaves);
-        let view = ZoneView { content: zone, chosen: Arc::clone(&chosen), location };
+        let chosen = self.choose(&key, source, before, &leaves);
+        let view = ZoneView { content: zone, chosen: Arc::clone(&chosen), location, default };
         self.views.insert(key, view);
         self.count_open();
         chosen
@@ -116,7 +173,7 @@ impl HealthFilter {
         let table = Arc::clone(&self.table);
         let mut targets = table.targets();
         let leaves = view.content.changed_leaves(None);
-        self.unindex(&mut targets, (&key, is_deleted), &view.content, &leaves);
+        self.unindex(&mut targets, (&key, is_deleted), view.source(), &leaves);
         table.report_waiting(&targets);
         drop(targets);
         table.wake();
@@ -144,8 +201,7 @@ impl HealthFilter {
         for (key, leaves) in affected {
             let Some(mut view) = self.views.remove(&key) else { continue };
             let leaves: Vec<LeafIndex> = leaves.into_iter().collect();
-            let content = (&*view.content, view.location.as_deref());
-            let chosen = self.choose(&key, content, Some(&view.chosen), &leaves);
+            let chosen = self.choose(&key, view.source(), Some(&view.chosen), &leaves);
             view.chosen = Arc::clone(&chosen);
             self.views.insert(key, view);
             changed.push(chosen);
@@ -157,8 +213,9 @@ impl HealthFilter {
     /// What became of the members of a set with rules; `None`: there is none.
     pub fn judged(&self, zone: &[u8], name: &[u8], rtype: Rtype) -> Option<JudgedSet> {
         let view = self.views.get(zone)?;
-        let set = view.content.names().get(name)?.set(rtype)?;
-        let rules = placed(rules_of(set)?, set.count(), view.location.as_deref());
+        let node = view.content.names().get(name)?;
+        let set = node.set(rtype)?;
+        let rules = view.source().placed(node, set)?;
         let classes = member_classes(&self.classes, set, &rules);
         let chosen = choose(&rules, &classes);
         let members = set.records().enumerate().map(|(number, data)| JudgedMember {
@@ -185,8 +242,8 @@ impl HealthFilter {
             for (zone, name) in sets {
                 let Some(view) = self.views.get(zone) else { continue };
                 let Some(node) = view.content.names().get(name) else { continue };
-                for set in node.sets().filter(|set| set.has_rules()) {
-                    let all = targets_of(set);
+                for set in node.sets() {
+                    let all = view.source().targets_of(node, set);
                     let mut others = all.iter().filter(|other| other.address != address);
                     // If it is dead itself, the others are answered as well as it is.
                     let is_last = match is_dead(target) {
@@ -209,43 +266,45 @@ impl HealthFilter {
     fn choose(
         &mut self,
         key: &ZoneKey,
-        (zone, location): (&Zone, Option<&str>),
+        source: SourceZone<'_>,
         before: Option<&Zone>,
         leaves: &[LeafIndex],
     ) -> Arc<Zone> {
         let (classes, open, ttl_max) = (&self.classes, &mut self.open, self.table.ttl_max());
-        let mut chooser = |name: &[u8], set: RecordSet<'_>| {
-            let Some(rules) = rules_of(set) else {
+        let mut chooser = |node: Node<'_>, set: RecordSet<'_>| {
+            let Some(rules) = source.placed(node, set) else {
                 let numbers = (0..set.count()).collect();
-                return ChosenRecords { ttl: set.ttl(), numbers, selection: None };
+                let all = ChosenRecords { ttl: set.ttl(), numbers, selection: None };
+                return set.has_rules().then_some(all);
             };
-            let rules = placed(rules, set.count(), location);
             let member_classes = member_classes(classes, set, &rules);
             let chosen = choose(&rules, &member_classes);
-            let id = (Arc::clone(key), name.into(), set.rtype());
+            let id = (Arc::clone(key), node.name().into(), set.rtype());
             match chosen.is_open {
                 true => open.insert(id),
                 false => open.remove(&id),
             };
             let ttl = if rules.check.is_empty() { set.ttl() } else { set.ttl().min(ttl_max) };
-            ChosenRecords { ttl, numbers: chosen.members, selection: chosen.selection }
+            let (numbers, selection) = (chosen.members, chosen.selection);
+            Some(ChosenRecords { ttl, numbers, selection })
         };
-        Arc::new(zone.chosen(before, leaves, &mut chooser))
+        let which = chosen_sets(source.default);
+        Arc::new(source.zone.chosen(before, leaves, which, &mut chooser))
     }
 
     fn unindex(
         &mut self,
         targets: &mut Targets,
         (key, is_deleted): (&ZoneKey, bool),
-        zone: &Zone,
+        source: SourceZone<'_>,
         leaves: &[LeafIndex],
     ) {
-        for (name, set) in leaves.iter().flat_map(|leaf| zone.ruled_sets(*leaf)) {
-            self.open.remove(&(Arc::clone(key), name.into(), set.rtype()));
-            for target in targets_of(set) {
+        for (node, set) in source.sets(leaves) {
+            self.open.remove(&(Arc::clone(key), node.name().into(), set.rtype()));
+            for target in source.targets_of(node, set) {
                 targets.remove_use(&target, key, is_deleted);
                 let Some(sets) = self.index.get_mut(&target) else { continue };
-                sets.remove(&(Arc::clone(key), name.into()));
+                sets.remove(&(Arc::clone(key), node.name().into()));
                 if sets.is_empty() {
                     self.index.remove(&target);
                 }
@@ -279,13 +338,6 @@ fn member_classes(
     set.records().map(of_member).collect()
 }
 
-fn rules_of(set: RecordSet<'_>) -> Option<SetRules> {
-    match Policy::unpack(set.rules()) {
-        Some(Policy::Rules(rules)) => Some(*rules),
-        _ => None,
-    }
-}
-
 /// The rules of a set of so many members; those that name no location are at this one.
 fn placed(mut rules: SetRules, members: usize, location: Option<&str>) -> SetRules {
     if let (Some(location), Choice::Nearest) = (location, &rules.choice)
@@ -304,15 +356,6 @@ fn placed(mut rules: SetRules, members: usize, location: Option<&str>) -> SetRul
 /// The target of a member; `None`: it has no address.
 fn target_of(check: &Arc<str>, data: &[u8]) -> Option<HealthTarget> {
     Some(HealthTarget { check: Arc::clone(check), address: model::address_of(data)? })
-}
-
-fn targets_of(set: RecordSet<'_>) -> Vec<HealthTarget> {
-    let Some(rules) = rules_of(set).filter(|rules| !rules.check.is_empty()) else {
-        return Vec::new();
-    };
-    // The targets of a set share the name of their check.
-    let check = Arc::from(rules.check);
-    set.records().filter_map(|data| target_of(&check, data)).collect()
 }
 
 #[cfg(test)]

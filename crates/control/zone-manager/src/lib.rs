@@ -8,6 +8,7 @@
 mod answer;
 mod catalog;
 mod choose;
+mod defaults;
 mod edits;
 mod epoch;
 mod filter;
@@ -25,6 +26,7 @@ pub mod validate;
 pub use answer::{Answer, Promise, Stopped, answer, block_on};
 pub use catalog::{Catalog, CatalogZone};
 pub use choose::LeftOut;
+pub use defaults::DefaultCheck;
 pub use epoch::Epoch;
 pub use filter::{JudgedMember, JudgedSet};
 pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass, TargetUse, ZoneKey};
@@ -187,6 +189,13 @@ impl ZonePublisher {
         let health = (SourceId(usize::MAX), Lane::Urgent);
         self.0.queue.put(health, Action::Health(verdicts, promise), None);
         answer
+    }
+
+    /// Sets the checks of zones, each for the sets of addresses in its zone that name none: of any
+    /// source. A check that sets name already stays with them.
+    pub fn set_default_checks(&self, all: Vec<DefaultCheck>) {
+        let health = (SourceId(usize::MAX), Lane::Urgent);
+        self.0.queue.put(health, Action::Defaults(all), None);
     }
 
     /// Names sets of which this address of a check, or of all checks, is the last living member, or

@@ -197,6 +197,11 @@ impl Manager {
                 }
                 round.report(move || promise.give(sequence));
             }
+            Action::Defaults(all) => {
+                for origin in self.filter.set_defaults(all) {
+                    self.show(round, origin.as_name());
+                }
+            }
             Action::LastMember(address, check, promise) => {
                 promise.give(self.filter.last_of(address, check.as_deref(), LAST_SETS_SHOWN_MAX));
             }

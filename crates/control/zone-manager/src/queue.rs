@@ -1,6 +1,7 @@
 //! The queue of updates. Each sender has room of its own, so no source can fill the queue of
 //! another.
 use crate::answer::Promise;
+use crate::defaults::DefaultCheck;
 use crate::filter::JudgedSet;
 use crate::health::{HealthTarget, MemberClass};
 use crate::hold::{Acceptance, Evidence};
@@ -63,6 +64,8 @@ pub(crate) enum Action {
     Accept(Target, Promise<Acceptance>),
     /// The health of targets; `None` forgets one.
     Health(Vec<(HealthTarget, Option<MemberClass>)>, Promise<Sequence>),
+    /// The checks of zones.
+    Defaults(Vec<DefaultCheck>),
     /// Name sets whose other members are all drained, besides this address of a check or of all.
     LastMember(IpAddr, Option<Box<str>>, Promise<Vec<String>>),
     /// Tells what became of the members of a set: of a zone, at a name below it, of a type.

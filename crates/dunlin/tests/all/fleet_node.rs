@@ -28,13 +28,18 @@ impl Node {
 
     /// The same with more sections.
     pub fn start_with(test: &str, etcd: &Etcd, keys: &str, sections: &str) -> Self {
+        let sections = format!("[health]\nallow = [\"127.0.11.0/24\"]\n{sections}");
+        Self::start_without_health(test, etcd, keys, &sections)
+    }
+
+    /// The same without `[health]`, unless the sections have it.
+    pub fn start_without_health(test: &str, etcd: &Etcd, keys: &str, sections: &str) -> Self {
         let socket = short_socket(test);
         let endpoints = etcd.endpoints();
         let config = format!(
             "drain = \"0s\"\nname = \"{test}\"\n{keys}\n[admin]\nsocket = \"{}\"\n\
              [store]\nkind = \"etcd\"\n[etcd]\nendpoints = {endpoints:?}\n\
-             [api]\nlisten = \"127.0.0.1:0\"\n[health]\nallow = [\"127.0.11.0/24\"]\n\
-             {sections}\n",
+             [api]\nlisten = \"127.0.0.1:0\"\n{sections}\n",
             socket.display()
         );
         Self { served: Served::start(test, &config, &[]), socket, token: String::new() }

@@ -1,6 +1,6 @@
 //! Health of addresses: what a client of DNS sees of it, and what operators do.
 use crate::operated::{self, Operated, http};
-use crate::served::{Served, rcode};
+use crate::served::{HEAD, Served, rcode};
 use rustix::process::Signal;
 use std::net::{Ipv4Addr, TcpListener};
 use std::ops::Deref;
@@ -42,15 +42,20 @@ impl Deref for Scene {
 
 impl Scene {
     fn start(test: &str) -> Self {
+        let scene = Self::start_with(test, "", &[]);
+        scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example.net."]);
+        scene
+    }
+
+    /// A server without that zone, with more sections and these files.
+    fn start_with(test: &str, sections: &str, files: &[(&str, &str)]) -> Self {
         let port = free_port();
         let more = format!(
             "[health]\nallow = [\"127.0.9.0/24\"]\n[check.web]\nkind = \"tcp\"\n\
-             port = {port}\ninterval = \"200ms\"\ntimeout = \"150ms\"\n"
+             port = {port}\ninterval = \"200ms\"\ntimeout = \"150ms\"\n{sections}"
         );
-        let served = Served::start(test, &operated::config(test, &more), &[]);
-        let scene = Self { operated: Operated::new(served), port };
-        scene.done(&["zones", "create", "api.example", "--nameserver", "ns.example.net."]);
-        scene
+        let served = Served::start(test, &operated::config(test, &more), files);
+        Self { operated: Operated::new(served), port }
     }
 
     /// Ends the server by a signal, and starts it again.
@@ -164,6 +169,39 @@ fn dead_address_is_left_out_and_comes_back() {
     let status = json(&status);
     let kinds = status["faults"].as_array().expect("faults").iter().map(|fault| &fault["kind"]);
     assert!(kinds.eq(["health_none_up", "health_open_set"]), "{}", status["faults"]);
+}
+
+/// Names of a zone file have the check of their zone, and each address is probed once.
+#[test]
+fn check_of_a_file_zone_leaves_out_what_is_dead() {
+    let both = |name: &str| format!("{name} A 127.0.9.1\n{name} A 127.0.9.2\n");
+    let names: String = (0..50).map(|n| both(&format!("n{n}"))).collect();
+    let zone = format!("{HEAD}{}{}{names}", both("www"), both("x.static"));
+    let sections = "[[zone]]\nname = \"api.example\"\nfile = \"zone\"\n[zone.check]\n\
+                    name = \"web\"\nexcept = [\"ns.api.example\", \"*.static.api.example\"]\n";
+    let scene = Scene::start_with("health-zone", sections, &[("zone", &zone)]);
+    let (_one, two) = (listen(1, scene.port), listen(2, scene.port));
+    let targets = || -> Vec<String> {
+        let shown = scene.done(&["health", "-o", "json"]);
+        let report: serde_json::Value = serde_json::from_str(&shown).expect("JSON");
+        let targets = report["targets"].as_array().cloned().unwrap_or_default();
+        targets.iter().map(|one| format!("{} {}", one["state"], one["sets"])).collect()
+    };
+    // The name server and static names have none.
+    wait::until_eq("state and sets of the targets", targets, ["\"up\" 51", "\"up\" 51"]);
+    drop(two);
+    scene.expect(&[1]);
+    let not_checked = scene.served.ask("x.static.api.example");
+    assert!(not_checked.windows(4).any(|bytes| bytes == [127, 0, 9, 2]));
+
+    // The zone loses its check.
+    let file = scene.served.folder.join("dunlin.toml");
+    let text = std::fs::read_to_string(&file).expect("a config");
+    let (without, _) = text.split_once("[zone.check]").expect("it is there");
+    std::fs::write(&file, without).expect("a config");
+    assert!(scene.done(&["reload"]).contains("zone.check"));
+    scene.expect(&[1, 2]);
+    wait::until_eq("targets", targets, [""; 0]);
 }
 
 #[test]

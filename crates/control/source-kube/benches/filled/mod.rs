@@ -52,6 +52,8 @@ pub fn settings(folder: &Path) -> source::Settings {
         labels: String::new(),
         namespace_labels: String::new(),
         pod_names: false,
+        check: None,
+        check_cluster_ips: false,
         folder: Some(folder.to_owned()),
         clients: None,
         hold: Duration::from_secs(600),

@@ -5,10 +5,15 @@ use std::collections::BTreeSet;
 use wire::{NameBuf, Rtype};
 
 impl ServiceWriter<'_, '_> {
+    /// The name of the service gets a check.
+    pub(super) fn check_addresses(&mut self, check: &str) {
+        self.out.add_check(self.place, self.name.as_bytes(), check);
+    }
+
     /// The names with the addresses of several endpoints get a check. Those of one endpoint, and
     /// SRV records, name it whatever its check says.
     pub(super) fn check(&mut self, view: ServiceView<'_>, check: &str) {
-        self.out.add_check(self.place, self.name.as_bytes(), check);
+        self.check_addresses(check);
         if !self.naming.zonal {
             return;
         }

@@ -260,6 +260,8 @@ impl Watched {
             labels: String::new(),
             namespace_labels: String::new(),
             pod_names: false,
+            check: None,
+            check_cluster_ips: false,
             folder: Some(folder.clone()),
             clients: None,
             hold: Duration::from_secs(600),

@@ -3,7 +3,7 @@ use super::*;
 use crate::choose::choose;
 use fastrand::Rng;
 use image::Order;
-use model::{Choice, MemberRules, MinUp, ORDERS, Policy, SetRules};
+use model::{CHECK_OFF, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 const WWW: &str = "www.example.org.";
@@ -45,6 +45,90 @@ impl Fixture {
     fn judge(&self, check: &str, address: [u8; 4], class: MemberClass) {
         self.publisher.report_health(vec![(target(check, address), Some(class))]).wait().unwrap();
     }
+}
+
+impl Fixture {
+    /// Gives the zone a default check; empty: none.
+    fn check_all(&self, check: &str, except: &[&str]) {
+        let except: Vec<NameBuf> = except.iter().map(|text| name(text)).collect();
+        let of_zone = DefaultCheck::new(name("example.org."), check, &except);
+        let all = if check.is_empty() { Vec::new() } else { vec![of_zone] };
+        self.publisher.set_default_checks(all);
+        self.publisher.report_health(Vec::new()).wait().unwrap();
+    }
+}
+
+#[test]
+fn check_of_a_zone_is_for_all_addresses_that_name_none_and_are_no_glue() {
+    let fixture = start();
+    let both = [[10, 0, 0, 1], [10, 0, 0, 2]];
+    let with = |check: &str| SetRules { check: check.into(), ..SetRules::default() };
+    let changes = vec![
+        members("plain.example.org.", with(""), &both),
+        members("other.example.org.", with("other"), &both),
+        members("off.example.org.", with(CHECK_OFF), &both),
+        members("ns.example.org.", with(""), &both),
+        members("x.static.example.org.", with(""), &both),
+        put("sub.example.org.", Rtype::NS, &[b"\x02ns\x03sub\x07example\x03org\0"]),
+        members("ns.sub.example.org.", with(""), &both),
+        put("text.example.org.", Rtype::TXT, &[b"\x01a", b"\x01b"]),
+    ];
+    let results = fixture.apply(of_zone(), changes);
+    assert!(results.iter().all(Result::is_ok), "{results:?}");
+    let others = ["off", "ns", "x.static", "ns.sub"];
+    let answered = |at: &str| fixture.answered(&format!("{at}.example.org."));
+    fixture.judge("web", both[0], MemberClass::DownOnceUp);
+    assert_eq!(answered("plain"), Some((300, vec![1, 2])));
+
+    fixture.check_all("web", &["ns.example.org.", "*.static.example.org."]);
+    assert_eq!(answered("plain"), Some((30, vec![2])));
+    assert_eq!(answered("other"), Some((30, vec![1, 2])));
+    for at in others {
+        assert_eq!(answered(at), Some((300, vec![1, 2])), "{at}");
+    }
+    let sets = |check, address| fixture.publisher.health().sets(&target(check, address));
+    assert_eq!((sets("web", both[0]), sets("other", both[0])), (1, 1));
+    let judged = |at| {
+        let answer =
+            fixture.publisher.judged(name("example.org.").as_name(), name(at).as_name(), Rtype::A);
+        answer.wait().unwrap().map(|set| set.rules.check)
+    };
+    assert_eq!(judged("plain.example.org."), Some("web".into()));
+    assert_eq!(judged("ns.example.org."), None);
+
+    // New names have it, too.
+    let new = members("new.example.org.", with(""), &both);
+    assert_eq!(fixture.apply(of_zone(), vec![new]), [Ok(())]);
+    assert_eq!((answered("new"), sets("web", both[0])), (Some((30, vec![2])), 2));
+    fixture.judge("web", both[0], MemberClass::Up);
+    fixture.judge("web", both[1], MemberClass::Down);
+    assert_eq!(answered("new"), Some((30, vec![1])));
+
+    fixture.check_all("", &[]);
+    assert_eq!(answered("plain"), Some((300, vec![1, 2])));
+    assert_eq!((sets("web", both[0]), sets("other", both[0])), (0, 1));
+}
+
+#[test]
+fn signed_sets_have_no_check_of_their_zone() {
+    let fixture = start();
+    let signature: &[u8] = b"\0\x01\x08\x03\0\0\0\x1e\0\0\0\0\0\0\0\0\0\x01\0sig";
+    let (origin, www, plain) = (name("example.org."), name(WWW), name("a.example.org."));
+    let mut loader = Loader::new(fixture.publisher.key(), origin.as_name(), None);
+    for (at, rtype, data) in [
+        (&origin, Rtype::SOA, &soa()[..]),
+        (&origin, Rtype::NS, b"\x02ns\0"),
+        (&www, Rtype::A, &[10, 0, 0, 1]),
+        (&www, Rtype::RRSIG, signature),
+        (&plain, Rtype::A, &[10, 0, 0, 1]),
+    ] {
+        loader.add(at.as_name(), rtype, 300, data, 0).unwrap();
+    }
+    fixture.updates.sync_zone(loader.finish().unwrap(), None).wait().unwrap();
+    fixture.check_all("web", &[]);
+    assert_eq!(fixture.answered(WWW), Some((300, vec![1])));
+    assert_eq!(fixture.answered("a.example.org."), Some((30, vec![1])));
+    assert_eq!(fixture.publisher.health().sets(&target("web", [10, 0, 0, 1])), 1);
 }
 
 #[test]
@@ -248,7 +332,7 @@ fn services_names_and_pointers_have_policies_and_texts_do_not() {
 }
 
 fn random_rules(rng: &mut Rng, len: usize) -> SetRules {
-    let check = ["", "web", "other"][rng.usize(..3)].into();
+    let check = ["", "web", "other", CHECK_OFF][rng.usize(..4)].into();
     let choices = ["all", "failover", "one", "weighted", "hash", "nearest"];
     let choice = Choice::from_word(choices[rng.usize(..choices.len())]).unwrap();
     let min_up = MinUp::Members(if choice == Choice::Nearest { 1 } else { rng.u16(1..3) });
@@ -278,9 +362,14 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
     let mut sets: BTreeMap<String, (SetRules, Vec<[u8; 4]>)> = BTreeMap::new();
     let mut classes: HashMap<HealthTarget, MemberClass> = HashMap::new();
     let mut named: HashSet<HealthTarget> = HashSet::new();
-    for round in 0..300 {
+    let mut of_all = "";
+    for round in 0..400 {
         let at = format!("n{}.example.org.", rng.u16(..400));
         match rng.u8(..4) {
+            _ if round % 50 == 49 => {
+                of_all = ["", "web", "other"][rng.usize(..3)];
+                fixture.check_all(of_all, &[]);
+            }
             0 => {
                 fixture.apply(of_zone(), vec![Edit::remove(name(&at), Rtype::A).into()]);
                 sets.remove(&at);
@@ -320,6 +409,12 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
         let mut wanted = HashSet::new();
         let mut open = 0;
         for (at, (rules, addresses)) in &sets {
+            let mut rules = rules.clone();
+            rules.check = match &*rules.check {
+                "" => of_all.into(),
+                CHECK_OFF => "".into(),
+                _ => rules.check,
+            };
             let of = |address: &[u8; 4]| match &*rules.check {
                 "" => MemberClass::Up,
                 check => {
@@ -327,7 +422,7 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
                     known.unwrap_or(MemberClass::Unknown)
                 }
             };
-            let chosen = choose(rules, &addresses.iter().map(of).collect::<Vec<_>>());
+            let chosen = choose(&rules, &addresses.iter().map(of).collect::<Vec<_>>());
             open += usize::from(chosen.is_open);
             let answered: Vec<u8> = chosen.members.iter().map(|m| addresses[*m][3]).collect();
             let ttl = if rules.check.is_empty() { 300 } else { 30 };

@@ -1,6 +1,6 @@
 //! Sets of several addresses, and what selects from them.
 use crate::{load, name, service};
-use compile::{AnswerRules, ChosenRecords, Image, SetChange};
+use compile::{AnswerRules, ChosenRecords, ChosenSets, Image, SetChange};
 use image::{Location, Order};
 use std::sync::Arc;
 use wire::Rtype;
@@ -59,11 +59,11 @@ pub fn load_sets(names: u32, sets: Sets) -> Image {
         SetChange { name, rtype: Rtype::A, set, rules }
     });
     zone.change_all(&changes.collect::<Vec<_>>()).expect("sets");
-    let mut choose = |_: &[u8], set: image::RecordSet<'_>| ChosenRecords {
-        ttl: 30,
-        numbers: (0..set.count()).collect(),
-        selection: sets.rules(),
+    let mut choose = |_: image::Node<'_>, set: image::RecordSet<'_>| {
+        let numbers = (0..set.count()).collect();
+        Some(ChosenRecords { ttl: 30, numbers, selection: sets.rules() })
     };
-    image.put_zone(Arc::new(zone.chosen(None, &zone.changed_leaves(None), &mut choose)));
+    let leaves = zone.changed_leaves(None);
+    image.put_zone(Arc::new(zone.chosen(None, &leaves, ChosenSets::Ruled, &mut choose)));
     image
 }

@@ -7,8 +7,8 @@ use answer::{
     AnswerCounts, ClientNetworks, DeniedAnswer, Limits, NameRules, Network, NoForwarding, Now,
     Policy, Scratch, batch,
 };
-use compile::{AnswerRules, ChosenRecords, Image, SetChange, Zone};
-use image::{Location, Order, RecordSet};
+use compile::{AnswerRules, ChosenRecords, ChosenSets, Image, SetChange, Zone};
+use image::{Location, Node, Order, RecordSet};
 use limit::{Acl, NetworkTable};
 use packet::{LocationNumber, Packet, Transport};
 use std::collections::HashMap;
@@ -56,12 +56,11 @@ fn zone(origin: &str, members: usize, rules: &AnswerRules) -> Zone {
         let change = SetChange { name, rtype, set: Some((7, &data[..])), rules: vec![0] };
         zone.change_all(&[change]).unwrap();
     }
-    let mut choose = |_: &[u8], set: RecordSet<'_>| ChosenRecords {
-        ttl: 7,
-        numbers: (0..set.count()).collect(),
-        selection: Some(rules.clone()),
+    let mut choose = |_: Node<'_>, set: RecordSet<'_>| {
+        let numbers = (0..set.count()).collect();
+        Some(ChosenRecords { ttl: 7, numbers, selection: Some(rules.clone()) })
     };
-    zone.chosen(None, &zone.changed_leaves(None), &mut choose)
+    zone.chosen(None, &zone.changed_leaves(None), ChosenSets::Ruled, &mut choose)
 }
 
 /// Answers one query in so much room; returns the reply.

@@ -2,7 +2,7 @@
 
 use crate::common::{Burst, NOW, RD, key, loader, name, query};
 use answer::{Now, Policy};
-use compile::{AnswerRules, ChosenRecords, Image, SetChange};
+use compile::{AnswerRules, ChosenRecords, ChosenSets, Image, SetChange};
 use image::Declared;
 use std::sync::Arc;
 use wire::{Records, Rtype};
@@ -25,13 +25,14 @@ fn zones() -> Image {
         let change = SetChange { name, rtype: Rtype::A, set, rules: vec![0] };
         zone.change_all(&[change]).unwrap();
     }
-    let mut choose = |name: &[u8], _: image::RecordSet<'_>| {
+    let mut choose = |node: image::Node<'_>, _: image::RecordSet<'_>| {
         let part = AnswerRules { first: 1, others: 2, ..AnswerRules::default() };
-        let selection = Some(part).filter(|_| name == b"\x01p");
+        let selection = Some(part).filter(|_| node.name() == b"\x01p");
         let numbers = if selection.is_some() { vec![4, 0, 1, 2, 3] } else { Vec::new() };
-        ChosenRecords { ttl: 7, numbers, selection }
+        Some(ChosenRecords { ttl: 7, numbers, selection })
     };
-    image.put_zone(Arc::new(zone.chosen(None, &zone.changed_leaves(None), &mut choose)));
+    let leaves = zone.changed_leaves(None);
+    image.put_zone(Arc::new(zone.chosen(None, &leaves, ChosenSets::Ruled, &mut choose)));
     image
 }
 

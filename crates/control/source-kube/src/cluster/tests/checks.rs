@@ -82,6 +82,40 @@ fn check_of_a_service_with_an_address_is_named_as_unused() {
 }
 
 #[test]
+fn check_of_the_config_is_that_of_services_that_name_none() {
+    let mut cluster = with_checks(&["tcp"]);
+    cluster.configure_checks(Some("http".into()), false);
+    put(&mut cluster, None);
+    let set = |rest: &str| format!("= web.shop.svc.cluster.local. A 10.3.0.1{rest}");
+    assert_eq!(put_endpoints(&mut cluster, &BOTH[..1], &[]), [set("")]);
+    assert_eq!(unused(&mut cluster), ["[kubernetes] check \"http\": there is no such check"]);
+    assert_eq!(text::changes(&cluster.set_checks(known(&["http", "tcp"]))), [set(" by http")]);
+    assert_eq!(unused(&mut cluster), [""; 0]);
+    assert_eq!(put(&mut cluster, Some("tcp")), [set(" by tcp")]);
+    assert_eq!(put(&mut cluster, Some("off")), [set("")]);
+    assert_eq!(unused(&mut cluster), [""; 0]);
+    assert_eq!(put(&mut cluster, None), [set(" by http")]);
+    let service = with_address("10.96.0.1");
+    let come = text::changes(&cluster.put_service(key("other"), Some(service)));
+    assert_eq!(come[0], "= other.shop.svc.cluster.local. A 10.96.0.1", "it was not asked for");
+}
+
+#[test]
+fn service_with_an_address_has_a_check_where_the_config_asks_for_it() {
+    let mut cluster = with_checks(&["http", "tcp"]);
+    cluster.configure_checks(Some("http".into()), true);
+    let put = |cluster: &mut Cluster, check| {
+        let service = Some(with_address("10.96.0.1"));
+        text::changes(&cluster.put_checked_service(key("web"), service, check))[0].clone()
+    };
+    let set = |rest: &str| format!("= web.shop.svc.cluster.local. A 10.96.0.1{rest}");
+    assert_eq!(put(&mut cluster, None), set(" by http"));
+    assert_eq!(put(&mut cluster, Some("tcp")), set(" by tcp"));
+    assert_eq!(put(&mut cluster, Some("off")), set(""));
+    assert_eq!(unused(&mut cluster), [""; 0]);
+}
+
+#[test]
 fn zone_with_fallthrough_has_no_checks() {
     let mut naming = naming();
     naming.zones[0].falls_through = true;

@@ -130,7 +130,7 @@ $(out)/zone:
 
 # Each long target runs its parts; a part is a target, too. docs/campaigns.md has the table of all: what each answers
 # and in how many minutes.
-bench-compare: bench-compare-zone bench-compare-sockets bench-compare-xdp
+bench-compare: bench-compare-zone bench-compare-sockets bench-compare-xdp bench-compare-dpdk
 
 bench-compare-zone: lab-tools $(out)/zone
 	@scripts/require bench-compare
@@ -147,6 +147,11 @@ bench-compare-xdp: lab-tools $(out)/zone
 	  --limit 'best dunlin-xdp/knot-xdp >= 1.4' --limit 'best dunlin-xdp/echo >= 0.9' --limit 'kept dunlin-xdp >= 0.8' \
 	  --limit 'cpu dunlin-xdp/knot-xdp <= 0.75' --limit 'p50 dunlin-xdp/knot-xdp <= 1' --limit 'p99 dunlin-xdp/knot-xdp <= 1' \
 	  --limit 'p50 dunlin-xdp/dunlin <= 1' --limit 'p99 dunlin-xdp/dunlin <= 1'
+
+bench-compare-dpdk: lab-tools
+	@scripts/require test
+	@crates/dataplane/port-dpdk/native/build $(out)
+	@bench/table docs/dpdk.md memif bench/dpdk $(release)/dunlin $(out)/libdunlin-dpdk.so $(or $(SECONDS),5) $(or $(ROUNDS),5)
 
 bench-forward: bench-forward-hits bench-forward-unique bench-forward-zipf
 

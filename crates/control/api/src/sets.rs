@@ -28,6 +28,7 @@ use records::{
     WriteContext,
 };
 use serde::{Deserialize, Serialize};
+use std::time::SystemTime;
 use utoipa::{IntoParams, ToSchema};
 use wire::Name;
 
@@ -189,7 +190,7 @@ fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
         rtype,
         ttl,
         data,
-        members,
+        mut members,
         view,
         policy,
         then,
@@ -199,6 +200,8 @@ fn tell(set: &StoredSet, shadow: Option<Shadow>) -> RecordSet {
         fail,
         comment,
     } = write_set(set);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    members.iter_mut().flatten().for_each(|member| member.show_weight(now.as_secs()));
     let shadowed_by = shadow.map(ShadowBody::from);
     RecordSet {
         name,

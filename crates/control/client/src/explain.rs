@@ -1,7 +1,7 @@
 //! `dunlin explain`: why a client gets an answer.
 use crate::cli::{self, Output};
 use crate::local::LocalClient;
-use command_line::{Side, align, plain};
+use command_line::{Side, align, plain, utc};
 use server_status::explain::{ExplainedMember, ExplainedSet, Explanation};
 use std::error::Error;
 use std::io::{self, Write};
@@ -64,7 +64,13 @@ fn write_set(out: &mut impl Write, set: &ExplainedSet) -> io::Result<()> {
 }
 
 fn row(member: &ExplainedMember) -> [String; 6] {
-    let ExplainedMember { data, state, tier, weight, location, dropped } = member;
+    let ExplainedMember { data, state, tier, weight, ramp, location, dropped } = member;
+    let weight = match ramp {
+        Some(ramp) => {
+            format!("{weight} ({} to {} at {})", ramp.from, ramp.to, utc(ramp.end_seconds as f64))
+        }
+        None => weight.to_string(),
+    };
     let text = |text: &Option<String>| text.as_deref().map_or_else(String::new, plain);
-    [plain(data), text(state), tier.to_string(), weight.to_string(), text(location), text(dropped)]
+    [plain(data), text(state), tier.to_string(), weight, text(location), text(dropped)]
 }

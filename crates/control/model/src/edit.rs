@@ -112,6 +112,24 @@ impl SetValue {
         self.set_members(left);
     }
 
+    /// Starts the changes of weights that are written now, from the weights that the members have
+    /// in the set as it was.
+    pub fn start_ramps(&mut self, held: Option<&Self>, now: u64) {
+        let Some(rules) = self.policy.rules_mut().filter(|rules| !rules.ramps.is_empty()) else {
+            return;
+        };
+        for (data, ramp) in self.data.iter().zip(&mut rules.ramps) {
+            let Some(ramp) = ramp else { continue };
+            let present = || {
+                let held = held?;
+                let at = held.data.iter().position(|member| member == data)?;
+                Some(held.policy.member(at).weight_at(now))
+            };
+            ramp.from = ramp.from.or_else(|| Some(present().unwrap_or_default()));
+            ramp.start = ramp.start.or(Some(now));
+        }
+    }
+
     /// Members with what the rules say of each.
     fn set_members(&mut self, mut members: Vec<(Box<[u8]>, MemberRules)>) {
         members.sort_unstable();
@@ -132,7 +150,8 @@ impl SetValue {
     pub fn sort(&mut self) -> bool {
         let has_all = |len| len == 0 || len == self.data.len();
         let is_whole = self.policy.rules().is_some_and(|rules| {
-            let lens = [rules.tiers.len(), rules.weights.len(), rules.locations.len()];
+            let (ramps, locations) = (rules.ramps.len(), rules.locations.len());
+            let lens = [rules.tiers.len(), rules.weights.len(), ramps, locations];
             lens.iter().any(|len| *len > 0) && lens.into_iter().all(has_all)
         });
         if !is_whole {

@@ -1,9 +1,13 @@
 //! The content of a record set in JSON, in presentation form (RFC 1035 §5.1).
 pub mod stored;
+mod weight;
 
+pub use weight::{RampBody, WeightBody};
+
+use crate::rules::RAMP_NEEDS_WEIGHTS;
 use crate::{
     BrokenRule, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules, SetValue, VIEW_NAME_LEN_MAX,
-    View, WEIGHT_DEFAULT,
+    View,
 };
 use image::Order;
 use serde::{Deserialize, Serialize};
@@ -107,11 +111,10 @@ pub struct MemberBody {
     #[serde(default)]
     #[schema(maximum = 99, default = 0)]
     pub tier: u8,
-    /// Its weight: its share of the answers is in proportion to it. With 0 it is answered only if
-    /// no other member is left.
+    /// Its weight, 1 if it is absent, or how it changes over time: its share of the answers is in
+    /// proportion to it. With 0 it is answered only if no other member is left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schema(maximum = 65535, default = 1)]
-    pub weight: Option<u32>,
+    pub weight: Option<WeightBody>,
     /// Where it is: a path of up to 4 levels, such as `eu/fra1/a`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub location: Option<String>,
@@ -196,15 +199,16 @@ fn read_policy(body: &ValueBody, place: &str) -> Result<Policy, InvalidField> {
         ..SetRules::default()
     };
     rules.set_members(&members);
+    if let Some(number) = rules.ramps.iter().position(Option::is_some)
+        && rules.order() == Order::Random
+    {
+        return Err(broken(&format!("members[{number}].weight"), RAMP_NEEDS_WEIGHTS));
+    }
     Ok(Policy::new(rules))
 }
 
 fn read_member(member: &MemberBody, place: &str) -> Result<MemberRules, InvalidField> {
-    let weight = member.weight.unwrap_or(WEIGHT_DEFAULT.into());
-    let weight = u16::try_from(weight).map_err(|_| {
-        let what = format!("is {weight}, and the most is {}", u16::MAX);
-        InvalidField::new(format!("{place}.weight"), BrokenRule::SET_RULES, what)
-    })?;
+    let (weight, ramp) = weight::read(member.weight.as_ref(), &format!("{place}.weight"))?;
     let location = member.location.as_deref().unwrap_or_default();
     if let Some(path) = &member.location {
         image::Location::parse(path).map_err(|why| {
@@ -212,20 +216,22 @@ fn read_member(member: &MemberBody, place: &str) -> Result<MemberRules, InvalidF
             InvalidField::new(format!("{place}.location"), BrokenRule::SET_RULES, what)
         })?;
     }
-    Ok(MemberRules { tier: member.tier, weight, location: location.into() })
+    Ok(MemberRules { tier: member.tier, weight, ramp, location: location.into() })
 }
 
 /// The members with what the rules say of them, if they do.
 fn write_members(policy: &Policy, data: &[String]) -> Option<Vec<MemberBody>> {
     let rules = policy.rules().filter(|rules| {
-        !rules.tiers.is_empty() || !rules.weights.is_empty() || !rules.locations.is_empty()
+        let has_weights = !rules.weights.is_empty() || !rules.ramps.is_empty();
+        has_weights || !rules.tiers.is_empty() || !rules.locations.is_empty()
     })?;
     let member = |(at, data): (usize, &String)| {
-        let MemberRules { tier, weight, location } = rules.member(at);
+        let MemberRules { tier, weight, ramp, location } = rules.member(at);
+        let has_weights = !rules.weights.is_empty() || !rules.ramps.is_empty();
         MemberBody {
             data: data.clone(),
             tier,
-            weight: (!rules.weights.is_empty()).then(|| weight.into()),
+            weight: has_weights.then(|| weight::write(weight, ramp)),
             location: (!location.is_empty()).then(|| location.into()),
         }
     };

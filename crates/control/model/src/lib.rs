@@ -4,16 +4,18 @@
 mod edit;
 mod json;
 mod order;
+mod ramp;
 mod rules;
 mod view;
 
 pub use edit::{Change, Edit, EditKind, InvalidEdit, Precondition, Revision, SetKey, SetValue};
 pub use json::stored::{read_stored, write_stored};
 pub use json::{
-    FailWord, InvalidField, MemberBody, MinUpBody, ValueBody, default_policy, default_view,
-    read_data, read_value, read_view, write_value,
+    FailWord, InvalidField, MemberBody, MinUpBody, RampBody, ValueBody, WeightBody, default_policy,
+    default_view, read_data, read_value, read_view, write_value,
 };
 pub use order::sort_key;
+pub use ramp::{RAMP_SECONDS_MAX, WeightRamp};
 pub use rules::{
     CHECK_NAME_MAX, CHECK_OFF, COMMENT_MAX, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules,
     TIER_MAX, WEIGHT_DEFAULT, is_check_name, is_control,

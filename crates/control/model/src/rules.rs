@@ -1,7 +1,7 @@
 //! Rules of a set: which of its members an answer has, and the comment of its operators.
 mod packed;
 
-use crate::BrokenRule;
+use crate::{BrokenRule, RAMP_SECONDS_MAX, WeightRamp};
 use image::{Location, ORDERED_MAX, Order};
 use std::fmt;
 use wire::Rtype;
@@ -24,6 +24,10 @@ pub fn is_control(letter: char) -> bool {
 pub const COMMENT_MAX: usize = 255;
 /// The weight of a member that has none of its own.
 pub const WEIGHT_DEFAULT: u16 = 1;
+/// Why a set without an order by weight has no weight that changes.
+pub(crate) const RAMP_NEEDS_WEIGHTS: &str = "a weight that changes over time needs an order that \
+                                             weights decide: the policy `weighted` or `hash`, or \
+                                             `then`";
 
 /// Which members of a set an answer has, if not simply all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +41,13 @@ pub enum Policy {
 impl Policy {
     /// The rules; `None`: a plain set.
     pub fn rules(&self) -> Option<&SetRules> {
+        match self {
+            Self::All => None,
+            Self::Rules(rules) => Some(rules),
+        }
+    }
+
+    pub(crate) fn rules_mut(&mut self) -> Option<&mut SetRules> {
         match self {
             Self::All => None,
             Self::Rules(rules) => Some(rules),
@@ -139,13 +150,22 @@ pub struct MemberRules {
     pub tier: u8,
     /// Its weight; 0: it is answered if no other is.
     pub weight: u16,
+    /// How it has become, or becomes, that weight; `None`: it has it.
+    pub ramp: Option<WeightRamp>,
     /// The path of its location; empty: not known.
     pub location: Box<str>,
 }
 
 impl Default for MemberRules {
     fn default() -> Self {
-        Self { tier: 0, weight: WEIGHT_DEFAULT, location: Box::default() }
+        Self { tier: 0, weight: WEIGHT_DEFAULT, ramp: None, location: Box::default() }
+    }
+}
+
+impl MemberRules {
+    /// The weight at a time, in seconds since 1970.
+    pub fn weight_at(&self, now: u64) -> u16 {
+        self.ramp.map_or(self.weight, |ramp| ramp.weight(self.weight, now))
     }
 }
 
@@ -204,6 +224,8 @@ pub struct SetRules {
     pub then: Order,
     /// The weight of each member; empty: all have [`WEIGHT_DEFAULT`].
     pub weights: Box<[u16]>,
+    /// How each weight has become, or becomes, what it is; empty: none changes over time.
+    pub ramps: Box<[Option<WeightRamp>]>,
     /// The path of each member's location; empty: none is known.
     pub locations: Box<[Box<str>]>,
     /// What operators note of the set; empty: nothing. No answer has it.
@@ -250,7 +272,23 @@ impl SetRules {
     /// What the rules say of a member.
     pub fn member(&self, member: usize) -> MemberRules {
         let location = self.locations.get(member).cloned().unwrap_or_default();
-        MemberRules { tier: self.tier(member), weight: self.weight(member), location }
+        let ramp = self.ramps.get(member).copied().flatten();
+        MemberRules { tier: self.tier(member), weight: self.weight(member), ramp, location }
+    }
+
+    /// These rules with the weights of a time, in seconds since 1970.
+    #[must_use]
+    pub fn at(mut self, now: u64) -> Self {
+        if !self.ramps.is_empty() {
+            self.weights = (0..self.ramps.len()).map(|at| self.member(at).weight_at(now)).collect();
+            self.ramps = Box::default();
+        }
+        self
+    }
+
+    /// When a weight changes next; `None`: all stay as they are.
+    pub fn next_step(&self, now: u64) -> Option<u64> {
+        self.ramps.iter().flatten().filter_map(|ramp| ramp.next_step(now)).min()
     }
 
     /// Sets what the rules say of each member.
@@ -262,6 +300,7 @@ impl SetRules {
         };
         self.tiers = lists(|a, b| a.tier != b.tier).map(|member| member.tier).collect();
         self.weights = lists(|a, b| a.weight != b.weight).map(|member| member.weight).collect();
+        self.ramps = lists(|a, b| a.ramp != b.ramp).map(|member| member.ramp).collect();
         self.locations =
             lists(|a, b| a.location != b.location).map(|member| member.location.clone()).collect();
     }
@@ -276,6 +315,7 @@ impl SetRules {
         !matches!(self.choice, Choice::All | Choice::Failover)
             || self.then != Order::Random
             || !self.weights.is_empty()
+            || !self.ramps.is_empty()
             || !self.locations.is_empty()
     }
 
@@ -330,12 +370,18 @@ impl SetRules {
     /// Checks what the rules say of each of so many members.
     fn check_members(&self, members: usize) -> Result<(), (&'static str, BrokenRule, String)> {
         let broken = |what| Err(("members", BrokenRule::SET_RULES, what));
-        let lens = [self.tiers.len(), self.weights.len(), self.locations.len()];
+        let lens = [self.tiers.len(), self.weights.len(), self.ramps.len(), self.locations.len()];
         if lens.iter().any(|len| *len != 0 && *len != members) {
             return broken("each member has one tier, weight and location".into());
         }
         if self.tiers.iter().any(|tier| *tier > TIER_MAX) {
             return broken(format!("the highest tier is {TIER_MAX}"));
+        }
+        if !self.ramps.is_empty() && self.order() == Order::Random {
+            return broken(RAMP_NEEDS_WEIGHTS.into());
+        }
+        if self.ramps.iter().flatten().any(|ramp| !(1..=RAMP_SECONDS_MAX).contains(&ramp.over)) {
+            return broken("a weight changes over 1 s to 30 d".into());
         }
         for path in self.locations.iter().filter(|path| !path.is_empty()) {
             if let Err(why) = Location::parse(path) {

@@ -9,6 +9,7 @@ use compile::{Loader, Zone, ZoneProblem};
 use image::HashKey;
 use model::BrokenRule;
 use std::sync::Arc;
+use std::time::SystemTime;
 use store::limits::{EDITS_MAX, JOURNAL_DATA_MAX, JOURNAL_EDITS_MAX, JOURNAL_NAMES_MAX};
 use store::serial::{SerialStamp, is_newer, offset_after};
 use wire::{Name, NameBuf, Rtype, canonical_cmp};
@@ -101,6 +102,7 @@ pub fn change(
         expect(batch, index, held.as_ref(), last_written)?;
         resolve(&mut batch.edits[index], held, origin.as_name())
             .map_err(|why| Refused::Invalid(InvalidEdit { edit: index, ..why }))?;
+        start_ramps(&mut batch.edits[index], held);
         let edit = &batch.edits[index];
         if !is_done(edit, held.as_ref(), serial) {
             if edit.put.is_some() {
@@ -173,6 +175,16 @@ fn resolve(
     edit.put = Some(value).filter(SetValue::is_kept);
     let is_change = edit.put.is_some() || held.is_some();
     if is_change { validate::edit(edit, origin) } else { Ok(()) }
+}
+
+/// Starts changes of weights over time.
+fn start_ramps(edit: &mut Edit, held: Option<image::RecordSet<'_>>) {
+    let has_ramps = |policy: &Policy| policy.rules().is_some_and(|rules| !rules.ramps.is_empty());
+    if let Some(value) = edit.put.as_mut().filter(|value| has_ramps(&value.policy)) {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_secs());
+        value.start_ramps(held.map(SetValue::from).as_ref(), now);
+    }
 }
 
 /// The deleted sets for the journal.
@@ -254,8 +266,9 @@ pub fn create(
     let brings_soa = soa.is_none();
     let origin = batch.zone.as_name();
     check(&mut batch.edits, origin)?;
-    for (index, edit) in batch.edits.iter().enumerate() {
+    for (index, edit) in batch.edits.iter_mut().enumerate() {
         known.check(index, edit.view)?;
+        start_ramps(edit, None);
     }
     let (zone, changes) = build(origin, batch.edits.drain(..).chain(soa), key)?;
     if let Some(hidden) = zone.names_below_dnames(1).first() {

@@ -71,11 +71,27 @@ pub struct ExplainedMember {
     pub state: Option<String>,
     /// Its tier.
     pub tier: u8,
-    /// Its weight.
+    /// Its weight now.
     pub weight: u16,
+    /// How its weight changes over time; `None`: it does not.
+    #[serde(default)]
+    pub ramp: Option<ExplainedRamp>,
     /// Where it is; `None`: not known.
     pub location: Option<String>,
     /// Why this answer does not have it: `state`, `tier`, `location`, `weight` or `max`; `None`: it
     /// does.
     pub dropped: Option<String>,
+}
+
+/// A weight that changes over time. Times are seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedRamp {
+    /// The weight at the start.
+    pub from: u16,
+    /// The weight at the end.
+    pub to: u16,
+    /// When it starts.
+    pub start_seconds: u64,
+    /// When it ends.
+    pub end_seconds: u64,
 }

@@ -8,7 +8,9 @@ use compile::{Image, Zone};
 use image::{Forwards, Location, ZoneTable};
 use model::ORDERS;
 use packet::{LocationNumber, Packet, Transport, View};
-use server_status::explain::{AnsweredRecord, ExplainedMember, ExplainedSet, Explanation};
+use server_status::explain::{
+    AnsweredRecord, ExplainedMember, ExplainedRamp, ExplainedSet, Explanation,
+};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use wire::{Name, NameBuf, QName, Rcode, Records, Rtype};
@@ -229,6 +231,12 @@ fn explained_set(
             state: member.class.map(|class| state_word(class).to_owned()),
             tier: member.rules.tier,
             weight: member.rules.weight,
+            ramp: member.stored.ramp.map(|ramp| ExplainedRamp {
+                from: ramp.from.unwrap_or_default(),
+                to: member.stored.weight,
+                start_seconds: ramp.start(),
+                end_seconds: ramp.end(),
+            }),
             location: Some(String::from(&*member.rules.location)).filter(|path| !path.is_empty()),
             dropped: dropped.map(str::to_owned),
         }

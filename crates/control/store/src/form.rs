@@ -3,7 +3,8 @@
 //! ```text
 //! form  tree  keys  snapshot
 //!    5     5     1         4   the log has form 3, which counts by itself
-//!    6     6     2         5   weights, locations, and the policies that need them; sets of views
+//!    6     6     2         5   weights that may change over time, locations, and the policies
+//!                         that need them; sets of views
 //!    7     7     3         6   only in a build for tests
 //! ```
 //! A store keeps its form: what a new version writes can be read by the version before, until an
@@ -181,12 +182,15 @@ mod tests {
         let one = SetRules { choice: model::Choice::One, ..plain() };
         let weights = SetRules { weights: [1, 2].into(), ..plain() };
         let locations = SetRules { locations: ["eu".into(), "".into()].into(), ..plain() };
+        let ramp = model::WeightRamp { from: Some(1), start: Some(5), over: 60 };
+        let ramps = SetRules { ramps: [Some(ramp), None].into(), ..plain() };
         for (rtype, rules, form) in [
             (Rtype::A, &max, 5),
             (Rtype::SRV, &max, 6),
             (Rtype::A, &one, 6),
             (Rtype::A, &weights, 6),
             (Rtype::AAAA, &locations, 6),
+            (Rtype::A, &ramps, 6),
         ] {
             let policy = Policy::new(rules.clone());
             let needed = Form::of(View::DEFAULT, rtype, &policy);

@@ -7,18 +7,20 @@
 use crate::choose::{LeftOut, choose, left_out};
 use crate::defaults::{DefaultCheck, DefaultChecks, chosen_sets, rules_of};
 use crate::health::{HealthTable, HealthTarget, MemberClass, Targets, ZoneKey};
+use crate::ramps::{Ramps, SetId, WallClock};
 use compile::{ChosenRecords, LeafIndex, Zone};
 use image::{Node, ORDERED_MAX, RecordSet};
 use model::{Choice, MemberRules, SetRules};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use wire::{NameBuf, Rtype};
 
 /// A set with rules, and what became of its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudgedSet {
-    /// Its rules.
+    /// Its rules, with the weights of now.
     pub rules: SetRules,
     /// Its members.
     pub members: Vec<JudgedMember>,
@@ -31,8 +33,10 @@ pub struct JudgedMember {
     pub data: Box<[u8]>,
     /// Its health; `None`: the set has no check.
     pub class: Option<MemberClass>,
-    /// What the rules say of it.
+    /// What the rules say of it now.
     pub rules: MemberRules,
+    /// What is stored of it: also how its weight changes.
+    pub stored: MemberRules,
     /// Why no answer has it; `None`: answers are chosen among it and others.
     pub left_out: Option<LeftOut>,
 }
@@ -100,14 +104,18 @@ pub(crate) struct HealthFilter {
     index: HashMap<HealthTarget, NamingSets>,
     defaults: DefaultChecks,
     /// Sets that answer members that are down.
-    open: HashSet<(ZoneKey, Box<[u8]>, Rtype)>,
+    open: HashSet<SetId>,
+    ramps: Ramps,
 }
 
+/// The leaves of each zone that are chosen again.
+type AffectedLeaves = HashMap<ZoneKey, HashSet<LeafIndex>>;
+
 impl HealthFilter {
-    pub fn new(table: Arc<HealthTable>) -> Self {
+    pub fn new(table: Arc<HealthTable>, clock: WallClock) -> Self {
         let (classes, views, index) = (HashMap::new(), HashMap::new(), HashMap::new());
-        let defaults = DefaultChecks::default();
-        Self { table, classes, views, index, defaults, open: HashSet::new() }
+        let (defaults, open) = (DefaultChecks::default(), HashSet::new());
+        Self { table, classes, views, index, defaults, open, ramps: Ramps::new(clock) }
     }
 
     /// Replaces the checks of zones. Returns the zones that are to be shown again.
@@ -182,7 +190,7 @@ impl HealthFilter {
 
     /// Takes in verdicts; `None` forgets a target. Returns the zones whose answers changed.
     pub fn judge(&mut self, verdicts: Vec<(HealthTarget, Option<MemberClass>)>) -> Vec<Arc<Zone>> {
-        let mut affected: HashMap<ZoneKey, HashSet<LeafIndex>> = HashMap::new();
+        let mut affected = AffectedLeaves::new();
         for (target, class) in verdicts {
             let before = match class {
                 Some(class) => self.classes.insert(target.clone(), class),
@@ -197,6 +205,26 @@ impl HealthFilter {
                 affected.entry(Arc::clone(zone)).or_default().insert(leaf);
             }
         }
+        self.choose_again(affected)
+    }
+
+    /// How long until weights may change with time; `None`: none does.
+    pub fn until_step(&self) -> Option<Duration> {
+        self.ramps.pause()
+    }
+
+    /// Gives sets the weights of now. Returns the zones whose answers changed.
+    pub fn step(&mut self) -> Vec<Arc<Zone>> {
+        let mut affected = AffectedLeaves::new();
+        for (zone, name, _) in self.ramps.take_due() {
+            let Some(view) = self.views.get(&zone) else { continue };
+            let leaf = view.content.leaf_of(&name);
+            affected.entry(zone).or_default().insert(leaf);
+        }
+        self.choose_again(affected)
+    }
+
+    fn choose_again(&mut self, affected: AffectedLeaves) -> Vec<Arc<Zone>> {
         let mut changed = Vec::with_capacity(affected.len());
         for (key, leaves) in affected {
             let Some(mut view) = self.views.remove(&key) else { continue };
@@ -215,13 +243,15 @@ impl HealthFilter {
         let view = self.views.get(zone)?;
         let node = view.content.names().get(name)?;
         let set = node.set(rtype)?;
-        let rules = view.source().placed(node, set)?;
+        let stored = view.source().placed(node, set)?;
+        let rules = stored.clone().at(self.ramps.now());
         let classes = member_classes(&self.classes, set, &rules);
         let chosen = choose(&rules, &classes);
         let members = set.records().enumerate().map(|(number, data)| JudgedMember {
             data: data.into(),
             class: Some(classes[number]).filter(|_| !rules.check.is_empty()),
             rules: rules.member(number),
+            stored: stored.member(number),
             left_out: left_out(&rules, &classes, &chosen, number),
         });
         Some(JudgedSet { members: members.collect(), rules })
@@ -271,15 +301,20 @@ impl HealthFilter {
         leaves: &[LeafIndex],
     ) -> Arc<Zone> {
         let (classes, open, ttl_max) = (&self.classes, &mut self.open, self.table.ttl_max());
+        let now = self.ramps.now();
+        let ramps = &mut self.ramps;
         let mut chooser = |node: Node<'_>, set: RecordSet<'_>| {
             let Some(rules) = source.placed(node, set) else {
                 let numbers = (0..set.count()).collect();
                 let all = ChosenRecords { ttl: set.ttl(), numbers, selection: None };
                 return set.has_rules().then_some(all);
             };
-            let member_classes = member_classes(classes, set, &rules);
-            let chosen = choose(&rules, &member_classes);
             let id = (Arc::clone(key), node.name().into(), set.rtype());
+            if !rules.ramps.is_empty() {
+                ramps.put(id.clone(), rules.next_step(now));
+            }
+            let rules = rules.at(now);
+            let chosen = choose(&rules, &member_classes(classes, set, &rules));
             match chosen.is_open {
                 true => open.insert(id),
                 false => open.remove(&id),
@@ -300,7 +335,9 @@ impl HealthFilter {
         leaves: &[LeafIndex],
     ) {
         for (node, set) in source.sets(leaves) {
-            self.open.remove(&(Arc::clone(key), node.name().into(), set.rtype()));
+            let id = (Arc::clone(key), node.name().into(), set.rtype());
+            self.open.remove(&id);
+            self.ramps.remove(&id);
             for target in source.targets_of(node, set) {
                 targets.remove_use(&target, key, is_deleted);
                 let Some(sets) = self.index.get_mut(&target) else { continue };

@@ -18,6 +18,7 @@ pub mod limits;
 mod manager;
 mod puts;
 mod queue;
+mod ramps;
 mod sender;
 pub mod shares;
 mod source;
@@ -34,6 +35,7 @@ pub use model::{
     Change, Edit, Policy, Precondition, RECORDS_MAX, SetRules, SetValue, is_check_name,
 };
 pub use queue::{QueueFull, Sequence};
+pub use ramps::WallClock;
 pub use sender::UpdateSender;
 pub use source::{
     Applied, HoldPolicy, Lane, Refusal, Source, SourceKind, SourceSettings, SyncOutcome, Synced,
@@ -93,13 +95,22 @@ impl ZonePublisher {
     /// # Errors
     /// The thread could not be started.
     pub fn start(image: Image) -> io::Result<(Self, PublisherThread)> {
+        let since_1970 = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Self::start_with_clock(image, Arc::new(move || since_1970().unwrap_or_default()))
+    }
+
+    /// As [`start`](Self::start), with weights that change by another clock than the system's.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn start_with_clock(image: Image, clock: WallClock) -> io::Result<(Self, PublisherThread)> {
         let publisher = Mutex::new(Publisher::new(image));
         let published = Mutex::new(SystemTime::now());
         let ((queue, receiver), catalog) = (UpdateQueue::new(), Catalog::default());
         let holds = HeldZones::default();
         let health = Arc::default();
         let shared = Arc::new(Shared { queue, publisher, published, catalog, holds, health });
-        let mut manager = Manager::new(Arc::clone(&shared), receiver);
+        let mut manager = Manager::new(Arc::clone(&shared), receiver, clock);
         let ended = Arc::clone(&shared);
         let run = move || {
             let _end = EndGuard(&ended.queue);

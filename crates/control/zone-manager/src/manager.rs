@@ -7,6 +7,7 @@ use crate::filter::HealthFilter;
 use crate::hold::{Acceptance, Evidence, Verdict};
 use crate::limits::{COLLECT_INTERVAL, LAST_SETS_SHOWN_MAX, LIVE_INTERVAL, ROUND_CHANGES_MAX};
 use crate::queue::{Action, Judged, Sequence, SourceId, Update};
+use crate::ramps::WallClock;
 use crate::source::{Applied, HoldPolicy, Lane, Refusal, SyncOutcome, Synced, Target};
 use compile::{Image, Zone};
 use model::Change;
@@ -50,9 +51,9 @@ struct Round {
 }
 
 impl Manager {
-    pub fn new(shared: Arc<Shared>, receiver: Receiver<Update>) -> Self {
+    pub fn new(shared: Arc<Shared>, receiver: Receiver<Update>, clock: WallClock) -> Self {
         let (urgent, normal, live) = (VecDeque::new(), VecDeque::new(), Vec::new());
-        let filter = HealthFilter::new(Arc::clone(&shared.health));
+        let filter = HealthFilter::new(Arc::clone(&shared.health), clock);
         Self { shared, receiver, urgent, normal, received: Sequence(0), live, due: None, filter }
     }
 
@@ -65,6 +66,7 @@ impl Manager {
                 self.round(lane);
             }
             self.publish_due();
+            self.publish_steps();
             retired = self.shared.publisher().collect();
             self.report_live();
         }
@@ -80,6 +82,7 @@ impl Manager {
                 self.live.iter().any(|live| live.generation.is_some()).then_some(LIVE_INTERVAL),
                 has_retired.then_some(COLLECT_INTERVAL),
                 self.due.map(|due| due.saturating_duration_since(Instant::now())),
+                self.filter.until_step(),
             ];
             let first = match pauses.into_iter().flatten().min() {
                 Some(pause) => self.receiver.recv_timeout(pause),
@@ -354,6 +357,17 @@ impl Manager {
         }
         self.due = self.shared.catalog.state().next_due();
         self.publish(round);
+    }
+
+    /// Publishes the weights that have changed with time.
+    fn publish_steps(&mut self) {
+        let stepped = self.filter.step();
+        if stepped.is_empty() {
+            return;
+        }
+        let mut image = self.shared.publisher().newest().clone();
+        stepped.into_iter().for_each(|zone| image.put_zone(zone));
+        self.publish(Round { image, has_changed: true, reports: Vec::new() });
     }
 
     /// Keeps the content of a target, and shows it.

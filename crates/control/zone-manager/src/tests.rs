@@ -1,4 +1,5 @@
 mod health;
+mod ramps;
 mod simulation;
 mod sources;
 
@@ -41,9 +42,15 @@ struct Fixture {
 
 /// A zone manager with the zone example.org of one source.
 fn start() -> Fixture {
+    start_with(ZonePublisher::start)
+}
+
+fn start_with(
+    start: impl FnOnce(Image) -> io::Result<(ZonePublisher, PublisherThread)>,
+) -> Fixture {
     let image = Image::new(Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5))));
     let zone = zone(&image, "example.org.");
-    let (publisher, running) = ZonePublisher::start(image).unwrap();
+    let (publisher, running) = start(image).unwrap();
     let updates = publisher.start_source(settings(SourceKind::Kubernetes));
     updates.sync_zone(zone, None).wait().unwrap();
     Fixture { publisher, updates, running }

@@ -55,6 +55,53 @@ fn weights_and_locations_are_stored_and_shown_with_their_members() {
     assert_eq!((&told["members"][2], &told["policy"]), (&added, &json!("nearest")));
 }
 
+/// What is stored is a start, an end and two weights; what is shown has the weight of now, too.
+#[test]
+fn weight_that_changes_over_time_is_stored_once_and_starts_where_it_is() {
+    let scene = Scene::new();
+    let set = |weight: serde_json::Value| {
+        let member = json!({ "data": "192.0.2.1", "weight": weight });
+        json!({ "ttl": 60, "policy": "weighted",
+            "members": [member, { "data": "192.0.2.2", "weight": 9 }] })
+        .to_string()
+    };
+    scene.put(WWW, &set(json!(40))).done();
+    scene.put(WWW, &set(json!({ "to": 100, "over": "30d" }))).done();
+    let told = scene.get(WWW).done();
+    let weight = &told["members"][0]["weight"];
+    assert_eq!(
+        (&weight["from"], &weight["to"], &weight["now"]),
+        (&json!(40), &json!(100), &json!(40))
+    );
+    let number = |key: &str| weight[key].as_u64().expect("a time");
+    assert_eq!(number("end_seconds") - number("start_seconds"), 30 * 86_400);
+    // What was read can be written back, and changes nothing.
+    let members = json!({ "ttl": 60, "policy": "weighted", "members": told["members"] });
+    scene.put(WWW, &members.to_string()).done();
+    assert_eq!(scene.get(WWW).done()["revision"], told["revision"]);
+    let (path, accept) = ("/v1/zones/example.org/export", "Accept: application/x-ndjson");
+    let export = scene.ask("GET", path, &scene.root, &[accept], b"").body;
+    let export = String::from_utf8(export).expect("text");
+    assert!(export.contains("end_seconds") && !export.contains(r#""now""#), "{export}");
+    // Half of it is over: the next change starts from there.
+    let start = number("start_seconds") - 15 * 86_400;
+    let half = json!({ "from": 40, "to": 100, "start_seconds": start,
+        "end_seconds": start + 30 * 86_400 });
+    scene.put(WWW, &set(half)).done();
+    scene.put(WWW, &set(json!({ "to": 0, "over": "1h" }))).done();
+    assert_eq!(scene.get(WWW).done()["members"][0]["weight"]["from"], 70);
+    for (weight, field) in [
+        (json!({ "to": 65_536, "over": "1h" }), "members[0].weight.to"),
+        (json!({ "to": 1, "over": "0s" }), "members[0].weight.over"),
+        (json!({ "to": 1, "over": "31d" }), "members[0].weight.over"),
+    ] {
+        assert_eq!(scene.put(WWW, &set(weight)).refused(422).0, field);
+    }
+    let plain = json!({ "ttl": 60,
+        "members": [{ "data": "192.0.2.1", "weight": { "to": 1, "over": "1h" } }] });
+    assert_eq!(scene.put(WWW, &plain.to_string()).refused(422).0, "members[0].weight");
+}
+
 #[test]
 fn rules_that_a_set_cannot_have_are_refused_with_their_field() {
     let scene = Scene::new();

@@ -2,6 +2,7 @@
 use crate::cli::values::{read_location, read_seconds, read_tier, read_weight};
 use crate::cli::{AdminServer, LocalServer, Output};
 use clap::{Args, Subcommand, ValueEnum};
+use serde_json::Value;
 use std::path::PathBuf;
 use store::snapshot;
 
@@ -366,9 +367,10 @@ pub struct SetSet {
     #[arg(long, value_name = "TIER=ADDRESS", value_parser = read_tier)]
     pub tier: Vec<(u8, String)>,
     /// Give a record this weight, and add it if it is not among the others. Those without this
-    /// option have weight 1. One of weight 0 is answered only if no other is left.
+    /// option have weight 1. One of weight 0 is answered only if no other is left. `10/5m` becomes
+    /// 10 over five minutes, from the weight that the record has or, with `2..10/5m`, from 2.
     #[arg(long, value_name = "WEIGHT=DATA", value_parser = read_weight)]
-    pub weight: Vec<(u16, String)>,
+    pub weight: Vec<(Value, String)>,
     /// Say where a record is, such as eu/fra1/a, and add it if it is not among the others.
     #[arg(long, value_name = "LOCATION=DATA", value_parser = read_location)]
     pub location: Vec<(String, String)>,

@@ -1,4 +1,5 @@
 //! Values of arguments.
+use serde_json::{Value, json};
 
 /// Reads a tier and an address of it.
 pub(super) fn read_tier(text: &str) -> Result<(u8, String), String> {
@@ -7,11 +8,25 @@ pub(super) fn read_tier(text: &str) -> Result<(u8, String), String> {
     tier.ok_or_else(|| "write a tier from 0 to 255 and an address: 1=192.0.2.1".to_owned())
 }
 
-/// Reads a weight and the data of a member.
-pub(super) fn read_weight(text: &str) -> Result<(u16, String), String> {
+/// Reads a weight, or how it changes over time, and the data of a member.
+pub(super) fn read_weight(text: &str) -> Result<(Value, String), String> {
     let weight = text.split_once('=');
-    let weight = weight.and_then(|(weight, data)| Some((weight.parse().ok()?, data.to_owned())));
-    weight.ok_or_else(|| "write a weight from 0 to 65535 and an address: 10=192.0.2.1".to_owned())
+    let weight = weight.and_then(|(weight, data)| Some((weight_json(weight)?, data.to_owned())));
+    weight.ok_or_else(|| {
+        "write a weight from 0 to 65535 and an address: 10=192.0.2.1, or with the time that the \
+         change takes: 10/5m=192.0.2.1, 0..10/5m=192.0.2.1"
+            .to_owned()
+    })
+}
+
+/// `10`, `10/5m` or `0..10/5m` as the API has it.
+fn weight_json(text: &str) -> Option<Value> {
+    let number = |text: &str| text.parse::<u16>().ok();
+    let Some((weights, over)) = text.split_once('/') else { return Some(json!(number(text)?)) };
+    Some(match weights.split_once("..") {
+        Some((from, to)) => json!({ "from": number(from)?, "to": number(to)?, "over": over }),
+        None => json!({ "to": number(weights)?, "over": over }),
+    })
 }
 
 /// Reads a location and the data of a member.

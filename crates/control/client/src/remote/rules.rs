@@ -1,5 +1,5 @@
 //! The rules of a record set: its policy, check, members and comment, in JSON and as text.
-use command_line::plain;
+use command_line::{plain, utc};
 use serde_json::{Map, Value};
 
 /// The fields of a set with rules, as the API has them.
@@ -59,9 +59,20 @@ fn comment(rules: &Map<String, Value>) -> Option<String> {
 /// What the rules say of a member: its tier, if it is not 0, its weight and its location.
 fn member_words(member: &Value) -> Vec<String> {
     let tier = member["tier"].as_u64().filter(|tier| *tier > 0).map(|tier| format!("tier {tier}"));
-    let weight = member["weight"].as_u64().map(|weight| format!("weight {weight}"));
+    let weight = weight_words(&member["weight"]);
     let location = member["location"].as_str().map(|path| format!("location {}", plain(path)));
     [tier, weight, location].into_iter().flatten().collect()
+}
+
+/// `weight 9`, or for one that changes over time `weight 55 of 105 at 2026-11-28 06:00:00 UTC`.
+fn weight_words(weight: &Value) -> Option<String> {
+    if let Some(weight) = weight.as_u64() {
+        return Some(format!("weight {weight}"));
+    }
+    let (to, end) = (weight["to"].as_u64()?, weight["end_seconds"].as_f64().map(utc));
+    let now = weight["now"].as_u64().or(weight["from"].as_u64()).unwrap_or_default();
+    let at = end.map_or_else(String::new, |end| format!(" at {end}"));
+    Some(format!("weight {now} of {to}{at}"))
 }
 
 #[cfg(test)]
@@ -85,10 +96,13 @@ mod tests {
             "policy": "nearest", "then": "hash", "members": [
                 { "data": "192.0.2.1", "tier": 0, "weight": 0, "location": "eu" },
                 { "data": "192.0.2.2", "tier": 0, "weight": 5 },
+                { "data": "192.0.2.3", "weight": { "from": 5, "to": 105, "start_seconds": 0,
+                  "end_seconds": 600, "now": 55 } },
             ],
         });
         let rules = rules_of(&set);
-        let members = "192.0.2.1 weight 0 location eu, 192.0.2.2 weight 5";
+        let members = "192.0.2.1 weight 0 location eu, 192.0.2.2 weight 5, 192.0.2.3 weight 55 \
+                       of 105 at 1970-01-01 00:10:00 UTC";
         assert_eq!(text(&rules), format!("policy nearest, then hash, {members}"));
         assert_eq!(note(&rules, 1), " ; weight 5");
         let plain = rules_of(&json!({ "policy": "all", "fail": "open", "comment": null }));

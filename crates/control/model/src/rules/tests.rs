@@ -1,5 +1,6 @@
 use super::packed::FORM_POLICY;
 use super::*;
+use crate::SetValue;
 
 fn rules() -> SetRules {
     SetRules {
@@ -48,8 +49,12 @@ fn weights_and_locations_are_packed_in_a_form_that_older_versions_refuse() {
 
 #[test]
 fn members_are_read_as_they_were_set() {
-    let member =
-        |tier, weight, location: &str| MemberRules { tier, weight, location: location.into() };
+    let member = |tier, weight, location: &str| MemberRules {
+        tier,
+        weight,
+        ramp: None,
+        location: location.into(),
+    };
     let mut rules = SetRules::default();
     let members = [member(0, 5, ""), member(1, WEIGHT_DEFAULT, "eu")];
     rules.set_members(&members);
@@ -149,4 +154,28 @@ fn share_of_members_is_rounded_up_and_is_never_none() {
     assert_eq!(of(MinUp::Percent(50), 5), 3);
     assert_eq!(of(MinUp::Percent(1), 5), 1);
     assert_eq!(of(MinUp::Members(9), 5), 5);
+}
+
+#[test]
+fn ramp_starts_at_the_weight_that_the_member_has() {
+    let ramp = |from, start, over| WeightRamp { from: Some(from), start: Some(start), over };
+    let set = |ramps: &[Option<WeightRamp>], weights: &[u16]| {
+        let (ramps, weights) = (ramps.into(), weights.into());
+        let choice = Choice::Weighted;
+        let rules = SetRules { choice, ramps, weights, ..SetRules::default() };
+        let data = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|data| Box::from(&data[..]));
+        SetValue { ttl: 5, policy: Policy::new(rules), data: data.into() }
+    };
+    let held = set(&[Some(ramp(0, 1_000, 600)), None], &[100, 9]);
+    let unset = WeightRamp { from: None, start: None, over: 60 };
+    let mut new = set(&[Some(unset), Some(unset)], &[0, 0]);
+    new.start_ramps(Some(&held), 1_300);
+    let started = |value: &SetValue| [0, 1].map(|at| value.policy.member(at).ramp);
+    assert_eq!(started(&new), [Some(ramp(50, 1_300, 60)), Some(ramp(9, 1_300, 60))]);
+    let before = new.clone();
+    new.start_ramps(Some(&held), 2_000);
+    assert_eq!(new, before, "what is stored stays");
+    let mut fresh = set(&[Some(unset), None], &[7, 7]);
+    fresh.start_ramps(None, 5);
+    assert_eq!(started(&fresh), [Some(ramp(0, 5, 60)), None]);
 }

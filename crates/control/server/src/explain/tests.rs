@@ -70,6 +70,7 @@ impl Fixture {
             .map(|_| MemberRules {
                 tier: rng.u8(..2),
                 weight: rng.u16(..4),
+                ramp: None,
                 location: PATHS[rng.usize(..PATHS.len())].into(),
             })
             .collect();

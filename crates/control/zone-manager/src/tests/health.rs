@@ -347,11 +347,30 @@ fn random_rules(rng: &mut Rng, len: usize) -> SetRules {
         .map(|_| MemberRules {
             tier: rng.u8(..3),
             weight: rng.u16(..3),
+            ramp: None,
             location: ["", "eu", "eu/fra1", "us"][rng.usize(..4)].into(),
         })
         .collect();
     rules.set_members(&members);
     rules
+}
+
+const CLASSES: [MemberClass; 5] = [
+    MemberClass::Up,
+    MemberClass::Unknown,
+    MemberClass::DownOnceUp,
+    MemberClass::Down,
+    MemberClass::Drained,
+];
+
+/// The rules of a set in a zone with this check; empty: it has none.
+fn with_check(rules: &SetRules, of_all: &str) -> SetRules {
+    let check = match &*rules.check {
+        "" => of_all.into(),
+        CHECK_OFF => "".into(),
+        own => own.into(),
+    };
+    SetRules { check, ..rules.clone() }
 }
 
 /// Whatever changes, each set has what its rules choose, and each target of a set is known.
@@ -375,13 +394,7 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
                 sets.remove(&at);
             }
             1 => {
-                let class = [
-                    MemberClass::Up,
-                    MemberClass::Unknown,
-                    MemberClass::DownOnceUp,
-                    MemberClass::Down,
-                    MemberClass::Drained,
-                ][rng.usize(..5)];
+                let class = CLASSES[rng.usize(..CLASSES.len())];
                 let judged = target(["web", "other"][rng.usize(..2)], [10, 0, 0, rng.u8(..9)]);
                 let verdicts = vec![(judged.clone(), Some(class))];
                 fixture.publisher.report_health(verdicts).wait().unwrap();
@@ -409,12 +422,7 @@ fn random_changes_and_verdicts_give_what_the_rules_choose() {
         let mut wanted = HashSet::new();
         let mut open = 0;
         for (at, (rules, addresses)) in &sets {
-            let mut rules = rules.clone();
-            rules.check = match &*rules.check {
-                "" => of_all.into(),
-                CHECK_OFF => "".into(),
-                _ => rules.check,
-            };
+            let rules = with_check(rules, of_all);
             let of = |address: &[u8; 4]| match &*rules.check {
                 "" => MemberClass::Up,
                 check => {

@@ -14,6 +14,7 @@ use sha2::{Digest, Sha256};
 use crate::Result;
 use crate::cpus::CpuExperiments;
 use crate::event::EventRecord;
+use crate::fabric::FabricStudy;
 use crate::limits::{BUNDLE_BYTES_MAX, RUNS_MAX};
 use crate::soak::SoakRecord;
 use crate::study::Study;
@@ -82,6 +83,8 @@ pub enum Body {
     Study(Study),
     /// Experiments with CPUs of their own.
     Cpus(CpuExperiments),
+    /// Traffic between two ends of a machine.
+    Fabric(FabricStudy),
 }
 
 impl Header {
@@ -110,6 +113,7 @@ impl Body {
             Self::Sweep(_) => "sweep",
             Self::Study(_) => "study",
             Self::Cpus(_) => "cpus",
+            Self::Fabric(_) => "fabric",
         }
     }
 }
@@ -188,6 +192,14 @@ impl SearchRecord {
 }
 
 impl Bundle {
+    /// How many runs it has.
+    pub fn run_count(&self) -> usize {
+        match &self.body {
+            Body::Fabric(study) => study.run_count(),
+            _ => self.runs.len(),
+        }
+    }
+
     /// A bundle without its hash.
     pub fn new(header: Header, runs: Vec<RunRecord>, body: Body) -> Self {
         Self { format: FORMAT.into(), version: VERSION, header, runs, body, sha256: String::new() }

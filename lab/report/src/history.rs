@@ -97,6 +97,13 @@ pub fn entries_of(bundle: &Bundle) -> Result<Vec<Entry>> {
             };
             Ok(search.results.iter().filter_map(result).collect())
         }
+        Body::Fabric(study) => {
+            let rate = |one: &crate::fabric::FabricCell| {
+                let runs = one.runs.iter().map(|run| run.page_rate.per_second());
+                Ok(entry(one.name(), runs.collect()))
+            };
+            study.cells.iter().map(rate).collect()
+        }
         Body::Compare(_) => Err("a comparison is kept by `compare --with`, not by history".into()),
     };
     all

@@ -9,6 +9,7 @@ use crate::Result;
 use crate::bundle::{Body, Bundle, SearchRecord};
 use crate::charts::{self, Data};
 use crate::cpus::{COLUMNS, CpuExperiments, rows};
+use crate::fabric::FabricStudy;
 use crate::study::{STEP_COLUMNS, Study, noise, step_comment, step_rows};
 use crate::svg::{escape, short};
 use crate::sweep::Sweep;
@@ -38,6 +39,7 @@ pub fn report(bundle: &Bundle) -> String {
         Body::Sweep(sweep) => write_sweep(&mut page, sweep, bundle),
         Body::Study(study) => write_study(&mut page, study, bundle),
         Body::Cpus(all) => write_cpus(&mut page, all, bundle),
+        Body::Fabric(study) => write_fabric(&mut page, study),
     }
     if !bundle.runs.is_empty() {
         section(&mut page, "Latency", &charts::latency(&bundle.runs));
@@ -118,7 +120,7 @@ fn about(bundle: &Bundle) -> String {
         "<p>{}, {} runs, seed {}. Written by <code>dunlin-lab report</code>; <code>dunlin-lab \
          verify</code> recomputes every number.</p>\n",
         escape(&header.date),
-        bundle.runs.len(),
+        bundle.run_count(),
         header.seed
     );
     for command in header.command_lines() {
@@ -250,6 +252,18 @@ fn write_cpus(page: &mut Page, all: &CpuExperiments, bundle: &Bundle) {
         body.push_str(&data.table());
         body.push_str(&charts::cpu_boxes(step));
         section(page, &step.title, &body);
+    }
+}
+
+fn write_fabric(page: &mut Page, study: &FabricStudy) {
+    for table in study.tables() {
+        let mut data = Data::new(&format!("Figures: {}", table.title), table.head);
+        table.rows.into_iter().for_each(|row| data.row(row));
+        let body = format!("<p>{}</p>\n{}", escape(table.about), data.table());
+        section(page, table.title, &body);
+    }
+    if !study.skipped.is_empty() {
+        section(page, "Not run", &list(&study.skipped));
     }
 }
 

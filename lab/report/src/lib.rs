@@ -6,6 +6,7 @@ mod charts;
 pub mod costs;
 pub mod cpus;
 pub mod event;
+pub mod fabric;
 pub mod history;
 mod html;
 pub mod limits;

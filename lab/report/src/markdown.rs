@@ -8,6 +8,7 @@ use lab::verdict::thousands;
 use crate::bundle::{Body, Bundle, SearchRecord};
 use crate::charts::{cpu_plot, settings};
 use crate::cpus::{COLUMNS, CpuExperiments, CpuStep, rows};
+use crate::fabric::FabricStudy;
 use crate::study::{STEP_COLUMNS, Study, noise, step_comment, step_rows};
 use crate::sweep::Sweep;
 
@@ -15,7 +16,7 @@ use crate::sweep::Sweep;
 pub fn markdown(bundle: &Bundle) -> String {
     let header = &bundle.header;
     let mut page = format!("# {}\n\n", header.title);
-    let _ = writeln!(page, "Measured on {}, {} runs.\n\n```", header.date, bundle.runs.len());
+    let _ = writeln!(page, "Measured on {}, {} runs.\n\n```", header.date, bundle.run_count());
     header.command_lines().iter().for_each(|line| page.push_str(&format!("{line}\n")));
     page.push_str("```\n\n");
     let lists = [&header.machine, &header.remarks, &header.data];
@@ -34,6 +35,7 @@ pub fn markdown(bundle: &Bundle) -> String {
         Body::Sweep(sweep) => write_sweep(&mut page, sweep),
         Body::Study(study) => write_study(&mut page, study, bundle),
         Body::Cpus(all) => write_cpus(&mut page, all, bundle),
+        Body::Fabric(study) => write_fabric(&mut page, study),
     }
     page
 }
@@ -148,5 +150,16 @@ fn write_cpus(page: &mut String, all: &CpuExperiments, bundle: &Bundle) {
             table(page, &COLUMNS, &rows(step, &bundle.runs));
             let _ = writeln!(page, "\n![{}]({})", step.title, plot_name(step));
         }
+    }
+}
+
+fn write_fabric(page: &mut String, study: &FabricStudy) {
+    for one in study.tables() {
+        let _ = writeln!(page, "\n## {}\n\n{}\n", one.title, one.about);
+        table(page, one.head, &one.rows);
+    }
+    if !study.skipped.is_empty() {
+        page.push_str("\n## Not run\n\n");
+        study.skipped.iter().for_each(|why| page.push_str(&format!("* {why}\n")));
     }
 }

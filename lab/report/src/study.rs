@@ -27,11 +27,14 @@ pub enum StudyName {
     /// JD.com, "ContainerDNS performance: 170 k to 10 M QPS" (2018).
     #[serde(rename = "kdns")]
     Kdns,
+    /// HereticOS, a virtual switch of containers (2019): its body is `crate::fabric`'s.
+    #[serde(rename = "heretic-2019")]
+    Heretic2019,
 }
 
 impl StudyName {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Isc2015, Self::Bind2008, Self::Kdns];
+    pub const ALL: [Self; 4] = [Self::Isc2015, Self::Bind2008, Self::Kdns, Self::Heretic2019];
 
     /// Its name on the command line.
     pub const fn name(self) -> &'static str {
@@ -39,6 +42,7 @@ impl StudyName {
             Self::Isc2015 => "isc-2015",
             Self::Bind2008 => "bind-2008",
             Self::Kdns => "kdns",
+            Self::Heretic2019 => "heretic-2019",
         }
     }
 

@@ -8,6 +8,7 @@ use crate::bundle::{Body, Bundle, SearchRecord};
 use crate::costs::CostRecord;
 use crate::cpus::CpuExperiments;
 use crate::event::EventRecord;
+use crate::fabric::FabricStudy;
 use crate::soak::SoakRecord;
 use crate::study::Study;
 use crate::sweep::Sweep;
@@ -51,6 +52,11 @@ pub fn errors(bundle: &Bundle) -> Vec<String> {
                 errors.push("cpus: figures or findings do not follow from the runs".into());
             }
         }
+        Body::Fabric(study) => {
+            if FabricStudy::new(study.clone()).as_ref() != Ok(study) {
+                errors.push("fabric: findings or the article's figures do not follow".into());
+            }
+        }
     }
     errors
 }
@@ -81,6 +87,7 @@ pub fn derive_again(bundle: &mut Bundle) -> Result<()> {
         Body::Cpus(all) => {
             *all = CpuExperiments::new(all.quick, all.cpus, all.steps.clone(), runs)?;
         }
+        Body::Fabric(study) => *study = FabricStudy::new(study.clone())?,
     }
     match errors(bundle) {
         errors if errors.is_empty() => Ok(()),

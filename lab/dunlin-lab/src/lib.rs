@@ -5,6 +5,7 @@ mod compare;
 mod cpus;
 mod doctor;
 mod echo;
+mod fabric;
 mod history;
 mod hosts;
 mod limits;
@@ -150,6 +151,7 @@ enum Act {
     ///
     /// isc-2015: an echo, by number of processes, client and core set. bind-2008: resolvers on 1 to
     /// N cores, with cached and unique names, under rising load. kdns: servers on the same cores.
+    /// heretic-2019: two ends of this machine, by how far apart they are.
     /// The report says of each finding of the original whether it holds, does not, or cannot be
     /// seen on this machine, and why. Needs root.
     #[command(after_help = reproduce::EXAMPLES)]
@@ -161,6 +163,15 @@ enum Act {
     /// a kubelet. Runs with and without the manager take turns. Needs root and cgroup v2.
     #[command(after_help = cpus::EXAMPLES)]
     Cpus(cpus::Cpus),
+    /// Measure two ends of this machine, by how far apart their CPUs are.
+    ///
+    /// The ends are threads or processes on one CPU, on two threads of a core, with a common L3,
+    /// and so on; classes that the machine lacks are "absent". They reach each other by a ring in
+    /// shared memory, a Unix socket, loopback, a bridge of two network namespaces, and the switch
+    /// of `dunlin fabric`. Round trips, HTTP pages, packets and bytes are measured, and replicas
+    /// that agree, all to all. Run it on an otherwise idle machine.
+    #[command(after_help = fabric::EXAMPLES)]
+    Fabric(fabric::Fabric),
     /// Write the report of a bundle: one HTML file that needs no network and no script.
     #[command(after_help = "Example:\n  dunlin-lab report search.json")]
     Report(report::Report),
@@ -232,6 +243,7 @@ fn run(command: &Lab) -> Result<ExitCode, Box<dyn Error>> {
         Act::Sweep(command) => sweep::run(command),
         Act::Reproduce(command) => reproduce::run(command),
         Act::Cpus(command) => cpus::run(command),
+        Act::Fabric(command) => fabric::run(command),
         Act::Report(command) => report::report(command),
         Act::Verify(command) => report::verify(command),
         Act::Replay(command) => report::replay(command),

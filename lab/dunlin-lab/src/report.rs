@@ -162,7 +162,7 @@ pub fn replay(command: &Replay) -> Result<ExitCode, Box<dyn Error>> {
 /// Refuses all but measuring commands of `dunlin-lab`: `hosts exec` and `tune -- COMMAND` would run
 /// any program that a bundle names.
 fn check_command(words: &[String]) -> Result<(), String> {
-    const MEASURING: [&str; 5] = ["search", "sweep", "reproduce", "compare", "load"];
+    const MEASURING: [&str; 6] = ["search", "sweep", "reproduce", "compare", "load", "fabric"];
     let [program, command, rest @ ..] = words else {
         return Err("the bundle names an empty command: nothing was run".into());
     };

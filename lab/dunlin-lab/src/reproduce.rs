@@ -6,6 +6,7 @@ mod kdns;
 use crate::bench::{Bench, beside};
 use crate::bundles::{header, list_changes, write};
 use crate::compare::Bar;
+use crate::fabric::Plan;
 use crate::load::seconds;
 use crate::signals::stop_when_interrupted;
 use crate::sweep::missing_counters;
@@ -30,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 pub const EXAMPLES: &str = "Examples:\n  \
     dunlin-lab reproduce isc-2015 --quick\n  \
@@ -38,7 +40,7 @@ pub const EXAMPLES: &str = "Examples:\n  \
 
 #[derive(Args, Debug)]
 pub struct Reproduce {
-    /// The study: isc-2015, bind-2008 or kdns.
+    /// The study: isc-2015, bind-2008, kdns or heretic-2019.
     #[arg(value_name = "STUDY", value_parser = study)]
     study: StudyName,
     /// Make fewer and shorter runs: up to 20 minutes in all.
@@ -228,6 +230,7 @@ impl Reproduce {
             StudyName::Isc2015 => (30, 10),
             StudyName::Bind2008 => (60, 3),
             StudyName::Kdns => (10, 10),
+            StudyName::Heretic2019 => (1, 3),
         }
     }
 
@@ -236,10 +239,31 @@ impl Reproduce {
         let quick = match self.study {
             StudyName::Isc2015 | StudyName::Kdns => (2, 3),
             StudyName::Bind2008 => (6, 2),
+            StudyName::Heretic2019 => (1, 1),
         };
         let (seconds, repeats) = if self.quick { quick } else { self.full_sizes() };
         let length_ns = self.length.unwrap_or(seconds * 1_000_000_000);
         (length_ns, self.runs.unwrap_or(repeats))
+    }
+
+    /// The study without servers: the table of `dunlin-lab fabric` beside the article's.
+    fn heretic(&self) -> Result<ExitCode, Box<dyn Error>> {
+        let name = StudyName::Heretic2019.name();
+        let bundle = self.bundle.clone().unwrap_or_else(|| format!("{name}.json").into());
+        let (length_ns, runs) = self.sizes();
+        let mut plan = Plan::new("Reproduction of heretic-2019", bundle);
+        plan.is_reproduction = true;
+        plan.runs = runs;
+        plan.markdown.clone_from(&self.markdown);
+        plan.remarks.clone_from(&self.remark);
+        // The length is that of a run, which has five measurements.
+        plan.length = Duration::from_nanos(length_ns / 5);
+        if self.quick {
+            plan.replicas.pop();
+            let what = "--quick makes one run of each way, not three, and leaves 61 replicas out";
+            plan.remarks.push(what.into());
+        }
+        crate::fabric::measure(&plan)
     }
 
     fn binaries(&self) -> BTreeMap<String, PathBuf> {
@@ -267,6 +291,9 @@ fn larger_buffers() -> Result<Session, String> {
 /// The failed action, and a remedy.
 pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
     crate::bench::need_root()?;
+    if command.study == StudyName::Heretic2019 {
+        return command.heretic();
+    }
     let (length_ns, repeats) = command.sizes();
     let title = format!("Reproduction of {}", command.study.name());
     let mut header = header(&title, Vec::new(), 1)?;
@@ -299,6 +326,7 @@ pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
         StudyName::Isc2015 => isc::run(&mut study),
         StudyName::Bind2008 => bind::run(&mut study),
         StudyName::Kdns => kdns::run(&mut study),
+        StudyName::Heretic2019 => Err("it measures no servers".into()),
     };
     study.bar.end();
     let Reproduction { bench, steps, runs, remarks, .. } = study;

@@ -296,7 +296,8 @@ impl Node {
                 }
                 Output::Broadcast(message) => {
                     let body = encode(self.own, &message);
-                    for (to, frames) in frames.iter_mut().enumerate().filter(|to| to.0 != self.own) {
+                    for (to, frames) in frames.iter_mut().enumerate().filter(|to| to.0 != self.own)
+                    {
                         append(frames, &body, &keys[to]);
                     }
                 }

@@ -35,7 +35,7 @@ pub const SPINS: u32 = 2_000;
 pub const WINDOW: u64 = 256;
 
 /// Executed places that a replica keeps for others that are behind, when views change.
-pub const KEPT: u64 = 64;
+pub const RETAINED: u64 = 64;
 
 /// Messages of a later view that a replica keeps.
 pub const EARLY_MAX: usize = 1 << 16;

@@ -59,7 +59,7 @@ impl Setting<'_> {
     }
 
     /// Does the client's part on its CPU while the server does its own.
-    fn beside<T: Send>(
+    fn run_both<T: Send>(
         &self,
         role: Role,
         connections: usize,
@@ -103,7 +103,7 @@ impl Setting<'_> {
             }
             Ok(times)
         };
-        Ok(self.beside(Role::Echo, 1, self.streams(1)?, client)?.0)
+        Ok(self.run_both(Role::Echo, 1, self.streams(1)?, client)?.0)
     }
 
     fn pages(&self, connections: usize) -> Result<(Histogram<u64>, Work)> {
@@ -111,7 +111,7 @@ impl Setting<'_> {
             let streams: Result<Vec<_>> = (0..connections).map(|n| ends.connect(n)).collect();
             load(streams?, self.length)
         };
-        Ok(self.beside(Role::Pages, connections, self.streams(connections)?, client)?.0)
+        Ok(self.run_both(Role::Pages, connections, self.streams(connections)?, client)?.0)
     }
 
     fn packets(&self) -> Result<Work> {
@@ -126,7 +126,7 @@ impl Setting<'_> {
             })
         };
         let ends = Ends::datagrams(self.way, self.spaces)?;
-        Ok(self.beside(Role::Packets, 0, ends, client)?.1)
+        Ok(self.run_both(Role::Packets, 0, ends, client)?.1)
     }
 
     fn bytes(&self) -> Result<Work> {
@@ -139,7 +139,7 @@ impl Setting<'_> {
             let bytes = vec![1; at_once];
             repeat(self.length, || stream.write_all(&bytes).map_err(failed("cannot write")))
         };
-        Ok(self.beside(role, 1, self.streams(1)?, client)?.1)
+        Ok(self.run_both(role, 1, self.streams(1)?, client)?.1)
     }
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Builder;
 use tokio::task::{JoinSet, LocalSet};
 
-/// The longest time that is told from others.
+/// The longest time that a histogram has.
 const LONGEST_NS: u64 = 60_000_000_000;
 
 static PAGE: [u8; PAGE_BYTES] = [b'p'; PAGE_BYTES];

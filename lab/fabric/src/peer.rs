@@ -24,7 +24,7 @@ pub enum Role {
     Bytes,
 }
 
-/// What a server's process is told.
+/// What a server's process has to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Order {
     pub role: Role,

@@ -5,7 +5,7 @@
 //! It is a load, not a product. It has no checkpoints and no transfer of state, and believes what a
 //! new view's primary says of the views before: with MACs, which prove nothing to a third one, the
 //! original acknowledges each part of that.
-use crate::limits::{EARLY_MAX, KEPT, WINDOW};
+use crate::limits::{EARLY_MAX, RETAINED, WINDOW};
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 
 /// A request by its number; 0 is none.
@@ -253,7 +253,7 @@ impl Replica {
             }
         }
         // What no view change will need.
-        let low = self.executed.saturating_sub(KEPT);
+        let low = self.executed.saturating_sub(RETAINED);
         self.slots = self.slots.split_off(&low);
         self.prepared = self.prepared.split_off(&low);
         self.decided = self.decided.split_off(&low);

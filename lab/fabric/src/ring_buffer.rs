@@ -194,7 +194,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn bytes_arrive_in_order_whatever_the_lengths_and_the_end_is_seen() {
+    fn bytes_of_any_lengths_arrive_in_order_until_the_end() {
         let seed = fastrand::u64(..);
         println!("seed {seed}");
         let (memory, file) = Memory::new(1).unwrap();

@@ -32,7 +32,7 @@ impl RingStream {
 }
 
 /// Looks until something is there.
-fn look<T>(spins: u32, mut one: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+fn poll<T>(spins: u32, mut one: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
     for _ in 0..=spins {
         if let Some(found) = one()? {
             return Ok(found);
@@ -56,7 +56,7 @@ impl Read for Stream {
         match self {
             Self::Tcp(stream) => stream.read(bytes),
             Self::Unix(stream) => stream.read(bytes),
-            Self::Ring(ring) => look(ring.spins, || Ok(ring.reader.try_read(bytes))),
+            Self::Ring(ring) => poll(ring.spins, || Ok(ring.reader.try_read(bytes))),
         }
     }
 }
@@ -66,7 +66,7 @@ impl Write for Stream {
         match self {
             Self::Tcp(stream) => stream.write(bytes),
             Self::Unix(stream) => stream.write(bytes),
-            Self::Ring(ring) => look(ring.spins, || ring.writer.try_write(bytes)),
+            Self::Ring(ring) => poll(ring.spins, || ring.writer.try_write(bytes)),
         }
     }
 
@@ -97,7 +97,7 @@ impl Stream {
     }
 }
 
-/// A ring wakes nobody: the task looks again.
+/// A ring wakes no task: it checks again.
 fn again<T>(spins: u32, context: &Context<'_>) -> Poll<T> {
     if spins == 0 {
         thread::yield_now();

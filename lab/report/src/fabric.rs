@@ -17,7 +17,7 @@ mod statements;
 #[serde(deny_unknown_fields)]
 pub struct FabricStudy {
     /// Whether it stands beside the article's figures.
-    pub is_beside_article: bool,
+    pub is_reproduction: bool,
     /// CPUs of the machine.
     pub cpus: usize,
     /// Pairs of CPUs.
@@ -181,8 +181,8 @@ impl FabricCell {
             per_line,
             us(self.page_ns()),
             us(p99(|run| &run.pages)),
-            whole(self.pages_per_second()),
-            whole(self.packets_per_second()),
+            rounded(self.pages_per_second()),
+            rounded(self.packets_per_second()),
             format!("{:.1}", self.gigabits()),
         ]
     }
@@ -211,10 +211,10 @@ impl FabricAgreement {
             self.way.clone(),
             self.isolation.clone(),
             self.replicas.to_string(),
-            whole(self.per_second()),
+            rounded(self.per_second()),
             times(0.5),
             times(0.99),
-            whole(self.messages_per_second()),
+            rounded(self.messages_per_second()),
             us(of_runs(&self.runs, |run| run.view_change_ns as f64)),
         ]
     }
@@ -224,7 +224,7 @@ fn us(ns: f64) -> String {
     format!("{:.1}", ns / 1e3)
 }
 
-fn whole(number: f64) -> String {
+fn rounded(number: f64) -> String {
     thousands(number.round() as u64)
 }
 
@@ -257,12 +257,12 @@ impl FabricStudy {
         if raw.agreements.iter().any(|one| one.runs.iter().any(|run| run.decided.units == 0)) {
             return Err("fabric: replicas decided nothing".into());
         }
-        let original = match raw.is_beside_article {
+        let original = match raw.is_reproduction {
             true => StudyName::Heretic2019.original(),
             false => Value::Null,
         };
         let mut study = Self { original, findings: Vec::new(), ..raw };
-        if study.is_beside_article {
+        if study.is_reproduction {
             study.findings = statements::judge(&study);
         }
         Ok(study)
@@ -285,7 +285,7 @@ impl FabricStudy {
             self.classes.iter().find(|one| one.name == class).and_then(|one| one.line_ns)
         };
         let mut tables = Vec::new();
-        if self.is_beside_article {
+        if self.is_reproduction {
             tables.push(FabricTable {
                 title: "Statements",
                 about: "Each statement of the article, and what was measured here.",
@@ -311,8 +311,18 @@ impl FabricStudy {
                     record, a Unix socket's a datagram, the others' one of UDP that arrived. \
                     \"/ line\" is half a round trip by the time of a cache line.",
             head: &[
-                "class", "way", "apart", "checksums", "RTT p50", "p99", "/ line", "page p50",
-                "p99", "pages/s", "packets/s", "Gbit/s",
+                "class",
+                "way",
+                "apart",
+                "checksums",
+                "RTT p50",
+                "p99",
+                "/ line",
+                "page p50",
+                "p99",
+                "pages/s",
+                "packets/s",
+                "Gbit/s",
             ],
             rows: self.cells.iter().map(|cell| cell.row(line_of(&cell.class))).collect(),
         });

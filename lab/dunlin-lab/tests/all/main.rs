@@ -2,6 +2,7 @@
 mod common;
 mod cpus;
 mod echo;
+mod fabric;
 mod machine;
 mod packaging;
 mod reproduce;

@@ -56,5 +56,5 @@ fn a_reproduction_restores_settings_and_its_report_verifies() {
 fn an_unknown_study_is_refused_with_the_known_names() {
     let output = lab(&["reproduce", "isc-2016"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("isc-2015, bind-2008, kdns"), "{}", said(&output));
+    assert!(said(&output).contains("isc-2015, bind-2008, kdns, heretic-2019"), "{}", said(&output));
 }

@@ -1,6 +1,6 @@
 //! The statements of the article (HereticOS, 2019) beside what was measured here.
 
-use super::{FabricStudy, whole};
+use super::{FabricStudy, rounded};
 use crate::study::{Finding, FindingOutcome};
 use FindingOutcome::{DoesNotHold, Holds, NotVisible};
 
@@ -33,7 +33,7 @@ pub fn judge(study: &FabricStudy) -> Vec<Finding> {
         "both ends are on this machine".into(),
     ));
     all.push(order(study));
-    all.push(whole_machine(study));
+    all.push(all_cpus(study));
     all.push(bandwidth());
     all.push(bare(study));
     all.push(agreement(study, 4, "4 replicas: 3 M transactions/s (other CCX of the die)"));
@@ -73,7 +73,7 @@ fn row(study: &FabricStudy, number: usize, class: &str) -> Finding {
             "{} ({apart}) {:.0} ns, {} packets/s, {:.1} Gbit/s",
             cell.way,
             cell.page_ns(),
-            whole(cell.packets_per_second()),
+            rounded(cell.packets_per_second()),
             cell.gigabits()
         )
     });
@@ -105,7 +105,7 @@ fn join(parts: impl Iterator<Item = String>) -> String {
     parts.collect::<Vec<_>>().join(", ")
 }
 
-fn whole_machine(study: &FabricStudy) -> Finding {
+fn all_cpus(study: &FabricStudy) -> Finding {
     let claim = "Whole machine: 200 M requests/s, 400 M packets/s, 620 GB/s in both directions";
     let each = 200e6 / THREADS;
     let cells = study.cells.iter().filter(|cell| cell.way == NEAREST);
@@ -113,8 +113,8 @@ fn whole_machine(study: &FabricStudy) -> Finding {
     let because = format!(
         "that is {} requests/s for each of its {THREADS} threads; here a pair of CPUs has {} \
          pages/s by a ring. One pair was measured, not a whole machine",
-        whole(each),
-        whole(best)
+        rounded(each),
+        rounded(best)
     );
     finding(claim, NotVisible, because)
 }
@@ -148,7 +148,7 @@ fn agreement(study: &FabricStudy, replicas: usize, claim: &str) -> Finding {
     let same = study.agreements.iter().filter(|one| one.replicas == replicas);
     let best = same.clone().map(|one| one.per_second()).fold(0.0, f64::max);
     let each =
-        join(same.map(|one| format!("{} ({}) {}", one.way, one.class, whole(one.per_second()))));
+        join(same.map(|one| format!("{} ({}) {}", one.way, one.class, rounded(one.per_second()))));
     match best > 0.0 {
         true => finding(claim, holds(best >= 3e6), format!("decisions a second: {each}")),
         false => finding(claim, NotVisible, "it was not run".into()),
@@ -162,8 +162,8 @@ fn large_agreement(study: &FabricStudy) -> Finding {
         format!(
             "the most that was run is {}: {} messages/s. 241 replicas need {} connections",
             one.name(),
-            whole(one.messages_per_second()),
-            whole((241 * 240 / 2) as f64)
+            rounded(one.messages_per_second()),
+            rounded((241 * 240 / 2) as f64)
         )
     });
     finding(claim, NotVisible, because)
@@ -172,12 +172,12 @@ fn large_agreement(study: &FabricStudy) -> Finding {
 fn not_run(replicas: u64) -> Finding {
     let connections = 2 * replicas * replicas;
     let needed = (connections * CONNECTION_BYTES) >> 30;
-    let claim = format!("{} replicas agree, all to all", whole(replicas as f64));
+    let claim = format!("{} replicas agree, all to all", rounded(replicas as f64));
     let because = format!(
         "not run: 2 x {0} x {0} = {1} connections; at 4 KiB for each end's socket alone that is \
          {needed} GiB",
-        whole(replicas as f64),
-        whole(connections as f64)
+        rounded(replicas as f64),
+        rounded(connections as f64)
     );
     finding(&claim, NotVisible, because)
 }

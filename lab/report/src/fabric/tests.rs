@@ -31,7 +31,7 @@ fn raw(cells: Vec<FabricCell>) -> FabricStudy {
         view_change_ns: 3_000_000,
     };
     FabricStudy {
-        is_beside_article: true,
+        is_reproduction: true,
         cpus: 2,
         classes: vec![class("same L3", Some([0, 1])), class("other socket", None)],
         cells,

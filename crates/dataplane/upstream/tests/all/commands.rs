@@ -1,6 +1,6 @@
 //! Commands to a thread: flush, show, drain; and its report.
 
-use crate::scene::{Fake, Got, Scene, answer, answered, no_client};
+use crate::client_thread::{ClientThread, FakeServer, Reply, answer, answered, closed_address};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 use upstream::limits::{SHOWN_MAX, WALK_LINES};
@@ -17,13 +17,13 @@ fn name(text: &str) -> NameBuf {
 
 /// Runs the thread until it has done the command; returns its report and the number of turns.
 fn reported(
-    scene: &mut Scene,
+    thread: &mut ClientThread,
     command_sender: &mut CommandSender,
     command: &ResolverCommand,
 ) -> (CommandReport, usize) {
     command_sender.send(command).unwrap();
     for turns in 1.. {
-        scene.turn(&mut Vec::new(), Duration::from_millis(1));
+        thread.turn(&mut Vec::new(), Duration::from_millis(1));
         if let Some(report) = command_sender.report() {
             return (report, turns);
         }
@@ -31,26 +31,30 @@ fn reported(
     unreachable!()
 }
 
-fn flush(scene: &mut Scene, command_sender: &mut CommandSender, scope: NameScope) -> (u64, u64) {
-    let (report, _) = reported(scene, command_sender, &ResolverCommand::Flush(scope));
+fn flush(
+    thread: &mut ClientThread,
+    command_sender: &mut CommandSender,
+    scope: NameScope,
+) -> (u64, u64) {
+    let (report, _) = reported(thread, command_sender, &ResolverCommand::Flush(scope));
     (report.count, report.queries)
 }
 
-fn good() -> Fake {
-    Fake::start(|question, _| vec![answer(question, 60, 1)])
+fn good() -> FakeServer {
+    FakeServer::start(|query, _| vec![answer(query, 60, 1)])
 }
 
 #[test]
 fn only_flushed_names_are_queried_again() {
     let server = good();
-    let mut scene = Scene::new(&[server.address]);
-    let mut command_sender = scene.upstream_client.command().unwrap();
+    let mut thread = ClientThread::new(&[server.address]);
+    let mut command_sender = thread.upstream_client.command().unwrap();
     let names = ["a.example.", "b.a.example.", "ba.example.", "other."];
-    let asked_by_now = |scene: &mut Scene| {
-        assert!(scene.query(&names, PATIENCE).iter().all(|got| *got == answered(1)));
-        server.asked()
+    let asked_by_now = |thread: &mut ClientThread| {
+        assert!(thread.query(&names, PATIENCE).iter().all(|got| *got == answered(1)));
+        server.query_count()
     };
-    assert_eq!(asked_by_now(&mut scene), 4);
+    assert_eq!(asked_by_now(&mut thread), 4);
     for (scope, went) in [
         (NameScope::Name(name("A.example.")), 1),
         (NameScope::Subtree(name("a.example.")), 2),
@@ -59,12 +63,12 @@ fn only_flushed_names_are_queried_again() {
         (NameScope::All, 4),
         (NameScope::Subtree(NameBuf::root()), 4),
     ] {
-        let before = server.asked();
-        assert_eq!(flush(&mut scene, &mut command_sender, scope.clone()), (went, 0), "{scope:?}");
-        assert_eq!(asked_by_now(&mut scene), before + went as usize, "{scope:?}");
+        let before = server.query_count();
+        assert_eq!(flush(&mut thread, &mut command_sender, scope.clone()), (went, 0), "{scope:?}");
+        assert_eq!(asked_by_now(&mut thread), before + went as usize, "{scope:?}");
     }
-    flush(&mut scene, &mut command_sender, NameScope::All);
-    assert_eq!(StatusView::own([&scene.upstream_client.view()]).used, 0);
+    flush(&mut thread, &mut command_sender, NameScope::All);
+    assert_eq!(StatusView::own([&thread.upstream_client.view()]).used, 0);
 }
 
 /// A query in progress is answered to its client, and not cached.
@@ -73,38 +77,38 @@ fn answer_in_progress_during_a_flush_is_not_cached() {
     // The first answer is old, and comes late.
     let flushed = Arc::new(Barrier::new(2));
     let late = Arc::clone(&flushed);
-    let server = Fake::start(move |question, nth| match nth {
+    let server = FakeServer::start(move |query, nth| match nth {
         0 => {
             late.wait();
-            vec![answer(question, 60, 1)]
+            vec![answer(query, 60, 1)]
         }
-        _ => vec![answer(question, 60, 2)],
+        _ => vec![answer(query, 60, 2)],
     });
-    let mut scene = Scene::new(&[server.address]);
-    let mut command_sender = scene.upstream_client.command().unwrap();
+    let mut thread = ClientThread::new(&[server.address]);
+    let mut command_sender = thread.upstream_client.command().unwrap();
     let mut got = Vec::new();
-    scene.send(&["www.example."], &mut got);
+    thread.send(&["www.example."], &mut got);
     let scope = NameScope::Name(name("www.example."));
-    assert_eq!(flush(&mut scene, &mut command_sender, scope), (0, 1));
+    assert_eq!(flush(&mut thread, &mut command_sender, scope), (0, 1));
     // Who asks after the flush does not wait for it.
-    scene.send(&["www.example."], &mut got);
+    thread.send(&["www.example."], &mut got);
     flushed.wait();
-    scene.wait(&mut got, 2, PATIENCE);
+    thread.wait(&mut got, 2, PATIENCE);
     assert_eq!(got, [answered(1), answered(2)]);
-    assert_eq!(scene.ask_one("www.example."), answered(2));
-    assert_eq!(server.asked(), 2);
+    assert_eq!(thread.query_one("www.example."), answered(2));
+    assert_eq!(server.query_count(), 2);
 }
 
 #[test]
 fn failure_in_progress_during_a_flush_is_not_cached() {
-    let mut scene = Scene::new(&[no_client()]);
-    let mut command_sender = scene.upstream_client.command().unwrap();
+    let mut thread = ClientThread::new(&[closed_address()]);
+    let mut command_sender = thread.upstream_client.command().unwrap();
     let mut got = Vec::new();
-    scene.send(&["www.example."], &mut got);
-    assert_eq!(flush(&mut scene, &mut command_sender, NameScope::All), (0, 1));
-    scene.wait(&mut got, 1, PATIENCE);
+    thread.send(&["www.example."], &mut got);
+    assert_eq!(flush(&mut thread, &mut command_sender, NameScope::All), (0, 1));
+    thread.wait(&mut got, 1, PATIENCE);
     let (report, _) = reported(
-        &mut scene,
+        &mut thread,
         &mut command_sender,
         &ResolverCommand::Show(name("www.example."), None),
     );
@@ -114,40 +118,40 @@ fn failure_in_progress_during_a_flush_is_not_cached() {
 /// The alias may be kept for long, and what it stands for has changed.
 #[test]
 fn flush_of_a_name_includes_aliases_through_it() {
-    let server = Fake::start(|question, _| {
-        let mut message = answer(question, 60, 0);
+    let server = FakeServer::start(|query, _| {
+        let mut message = answer(query, 60, 0);
         message[7] = 2;
         let target = message.len() + 12;
         message.extend([0xc0, 12, 0, 5, 0, 1, 0, 0, 0, 60, 0, 9]);
         message.extend(b"\x06target\xc0");
-        // example.: behind `alias` of the question.
+        // example.: behind `alias` of the query.
         message.push(18);
         message.extend([0xc0, target as u8, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 10, 0, 0, 1]);
         vec![message]
     });
-    let mut scene = Scene::new(&[server.address]);
-    let mut command_sender = scene.upstream_client.command().unwrap();
-    assert_eq!(scene.ask_one("alias.example."), answered(2));
+    let mut thread = ClientThread::new(&[server.address]);
+    let mut command_sender = thread.upstream_client.command().unwrap();
+    assert_eq!(thread.query_one("alias.example."), answered(2));
     assert_eq!(
-        flush(&mut scene, &mut command_sender, NameScope::Name(name("get.example."))),
+        flush(&mut thread, &mut command_sender, NameScope::Name(name("get.example."))),
         (0, 0)
     );
     assert_eq!(
-        flush(&mut scene, &mut command_sender, NameScope::Name(name("target.example."))),
+        flush(&mut thread, &mut command_sender, NameScope::Name(name("target.example."))),
         (1, 0)
     );
 }
 
 #[test]
 fn show_lists_cached_answers_and_changes_nothing() {
-    let server = Fake::start(|question, _| vec![answer(question, 60, 3)]);
-    let mut scene = Scene::new(&[server.address]);
-    let mut command_sender = scene.upstream_client.command().unwrap();
-    scene.query(&["www.example.", "b.www.example."], PATIENCE);
-    assert_eq!(scene.ask_one("www.example."), answered(3));
+    let server = FakeServer::start(|query, _| vec![answer(query, 60, 3)]);
+    let mut thread = ClientThread::new(&[server.address]);
+    let mut command_sender = thread.upstream_client.command().unwrap();
+    thread.query(&["www.example.", "b.www.example."], PATIENCE);
+    assert_eq!(thread.query_one("www.example."), answered(3));
     for rtype in [None, Some(Rtype::A)] {
         let look = ResolverCommand::Show(name("www.example."), rtype);
-        let (report, _) = reported(&mut scene, &mut command_sender, &look);
+        let (report, _) = reported(&mut thread, &mut command_sender, &look);
         assert_eq!((report.count, report.cached.len()), (1, 1));
         let cached = report.cached[0];
         assert_eq!((cached.rtype, cached.rcode, cached.answers), (Rtype::A, 0, 3));
@@ -156,63 +160,63 @@ fn show_lists_cached_answers_and_changes_nothing() {
         assert!(!cached.dnssec_ok && !cached.checking_disabled && !cached.is_unfinished);
     }
     let look = ResolverCommand::Show(name("www.example."), Some(Rtype::MX));
-    assert_eq!(reported(&mut scene, &mut command_sender, &look).0, CommandReport::default());
-    assert_eq!(server.asked(), 2);
+    assert_eq!(reported(&mut thread, &mut command_sender, &look).0, CommandReport::default());
+    assert_eq!(server.query_count(), 2);
 }
 
 #[test]
 fn drained_server_answers_earlier_queries_and_gets_no_new_ones() {
     let drained = Arc::new(Barrier::new(2));
     let late = Arc::clone(&drained);
-    let slow = Fake::start(move |question, nth| {
+    let slow = FakeServer::start(move |query, nth| {
         if nth == 0 {
             late.wait();
         }
-        vec![answer(question, 60, 1)]
+        vec![answer(query, 60, 1)]
     });
-    let other = Fake::start(|question, _| vec![answer(question, 60, 2)]);
-    let mut scene = Scene::new(&[slow.address, other.address]);
-    let mut command_sender = scene.upstream_client.command().unwrap();
+    let other = FakeServer::start(|query, _| vec![answer(query, 60, 2)]);
+    let mut thread = ClientThread::new(&[slow.address, other.address]);
+    let mut command_sender = thread.upstream_client.command().unwrap();
     let mut got = Vec::new();
-    // Who was never heard is asked, and the first of them first.
-    scene.send(&["www.example."], &mut got);
+    // Servers that have never answered are queried, in their order.
+    thread.send(&["www.example."], &mut got);
     assert_eq!(
-        reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(0, true)).0,
+        reported(&mut thread, &mut command_sender, &ResolverCommand::Drain(0, true)).0,
         CommandReport::default()
     );
-    assert_eq!(StatusView::server([&scene.upstream_client.view()], 0).drained, 1);
+    assert_eq!(StatusView::server([&thread.upstream_client.view()], 0).drained, 1);
     drained.wait();
-    scene.wait(&mut got, 1, PATIENCE);
+    thread.wait(&mut got, 1, PATIENCE);
     assert_eq!(got.len(), 1);
-    let asked = slow.asked();
+    let query_count = slow.query_count();
     for n in 0..50 {
-        assert_eq!(scene.ask_one(&format!("n{n}.example.")), answered(2));
+        assert_eq!(thread.query_one(&format!("n{n}.example.")), answered(2));
     }
-    assert_eq!(slow.asked(), asked);
-    reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(1, true));
-    reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(0, false));
-    assert_eq!(StatusView::server([&scene.upstream_client.view()], 0).drained, 0);
-    assert_eq!(scene.ask_one("back.example."), answered(1));
+    assert_eq!(slow.query_count(), query_count);
+    reported(&mut thread, &mut command_sender, &ResolverCommand::Drain(1, true));
+    reported(&mut thread, &mut command_sender, &ResolverCommand::Drain(0, false));
+    assert_eq!(StatusView::server([&thread.upstream_client.view()], 0).drained, 0);
+    assert_eq!(thread.query_one("back.example."), answered(1));
     // A number without an upstream changes nothing.
-    reported(&mut scene, &mut command_sender, &ResolverCommand::Drain(u16::MAX, true));
+    reported(&mut thread, &mut command_sender, &ResolverCommand::Drain(u16::MAX, true));
 }
 
 #[test]
 fn walk_over_the_cache_is_split_into_turns() {
     let server = good();
-    let mut scene = Scene::with_memory(&[server.address], 8 << 20);
-    let mut command_sender = scene.upstream_client.command().unwrap();
+    let mut thread = ClientThread::with_memory(&[server.address], 8 << 20);
+    let mut command_sender = thread.upstream_client.command().unwrap();
     let (_, turns) =
-        reported(&mut scene, &mut command_sender, &ResolverCommand::Flush(NameScope::All));
+        reported(&mut thread, &mut command_sender, &ResolverCommand::Flush(NameScope::All));
     assert!(turns > (8 << 20) / 1_000 / WALK_LINES, "{turns}");
     command_sender.send(&ResolverCommand::Flush(NameScope::All)).unwrap();
-    assert_eq!(scene.ask_one("www.example."), answered(1));
+    assert_eq!(thread.query_one("www.example."), answered(1));
 }
 
 #[test]
 fn commands_to_a_stuck_thread_are_bounded() {
-    let mut scene = Scene::new(&[no_client()]);
-    let mut command_sender = scene.upstream_client.command().unwrap();
+    let mut thread = ClientThread::new(&[closed_address()]);
+    let mut command_sender = thread.upstream_client.command().unwrap();
     let long = [["a"; 60].join(""), ["b"; 60].join(""), ["c"; 60].join("")].join(".") + ".";
     let command = ResolverCommand::Flush(NameScope::Name(name(&long)));
     let count = (0..1_000).take_while(|_| command_sender.send(&command).is_ok()).count();
@@ -220,32 +224,32 @@ fn commands_to_a_stuck_thread_are_bounded() {
     assert_eq!(command_sender.send(&command), Err(CommandPending));
     assert_eq!(command_sender.report(), None);
     // Once it listens all is done, and what is reported is of the last.
-    scene.wait(&mut Vec::new(), 1, Duration::from_millis(200));
+    thread.wait(&mut Vec::new(), 1, Duration::from_millis(200));
     assert_eq!(command_sender.report(), None, "it was not taken");
-    assert_eq!(reported(&mut scene, &mut command_sender, &command).0, CommandReport::default());
+    assert_eq!(reported(&mut thread, &mut command_sender, &command).0, CommandReport::default());
     assert!(!command_sender.is_alone());
-    drop(scene);
+    drop(thread);
     assert!(command_sender.is_alone());
 }
 
 #[test]
 fn show_is_bounded() {
     // Each type is an answer of its own.
-    let server = Fake::start(|question, _| {
-        let end = question.len() - 11;
-        let mut message = answer(question, 60, 1);
+    let server = FakeServer::start(|query, _| {
+        let end = query.len() - 11;
+        let mut message = answer(query, 60, 1);
         message.copy_within(end - 4..end - 2, end + 2);
         vec![message]
     });
-    let mut scene = Scene::new(&[server.address]);
-    let mut command_sender = scene.upstream_client.command().unwrap();
-    let mut got: Vec<Got> = Vec::new();
+    let mut thread = ClientThread::new(&[server.address]);
+    let mut command_sender = thread.upstream_client.command().unwrap();
+    let mut got: Vec<Reply> = Vec::new();
     let count = SHOWN_MAX + 10;
     for rtype in 0..count as u16 {
-        scene.send_type("www.example.", 1_000 + rtype, &mut got);
+        thread.send_type("www.example.", 1_000 + rtype, &mut got);
     }
-    scene.wait(&mut got, count as usize, PATIENCE);
+    thread.wait(&mut got, count as usize, PATIENCE);
     let look = ResolverCommand::Show(name("www.example."), None);
-    let (report, _) = reported(&mut scene, &mut command_sender, &look);
+    let (report, _) = reported(&mut thread, &mut command_sender, &look);
     assert_eq!((report.count, report.cached.len() as u64), (count, SHOWN_MAX));
 }

@@ -1,11 +1,11 @@
 //! Threads that query other servers, over real sockets and in simulated time.
 mod attacked;
+mod client_thread;
 mod commands;
-mod ends;
 mod faults;
 mod peer_shards;
-mod play;
+mod peer_threads;
 mod scenarios;
-mod scene;
+mod simulation;
+mod stream_server;
 mod streams;
-mod street;

@@ -1,16 +1,16 @@
-//! Scenarios in simulated time: what a server says, how time passes, what clients ask, and what
-//! must come of it, as text in `scenarios/`, each file named after the law it holds.
+//! Scenarios in simulated time: what a server sends, how time passes, what clients query, and the
+//! expected answers, as text in `scenarios/`; each file is named after the rule that it tests.
 //!
 //! ```text
-//! > NOERROR A 60                  what the server says from now on; `nothing`, `gone`;
+//! > NOERROR A 60                  what the server sends from now on; `nothing`, `gone`;
 //! > 1.0 s NOERROR A 60            the same, but it takes a second
-//! ? www.example.org. A            a question, whose answer follows: code, first record and TTL,
-//! NOERROR A 60 asked 1            error, how often the server was asked, how long it took
+//! ? www.example.org. A            a query, whose answer follows: code, first record and TTL,
+//! NOERROR A 60 asked 1            error, queries that the server received, how long it took
 //! + 61                            this many seconds pass
 //! ! failure_ttl 1                 how long a failure is remembered at first, before all else
 //! ```
 
-use crate::play::ConnectionStage;
+use crate::simulation::Simulation;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -23,41 +23,41 @@ fn every_scenario_holds() {
     let mut files: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    let (mut asked, mut wrong) = (0, String::new());
+    let (mut query_count, mut wrong) = (0, String::new());
     for file in &files {
         let text = std::fs::read_to_string(file).unwrap();
         let name = file.file_name().unwrap().to_string_lossy();
-        asked += play_file(&name, &text, &mut wrong);
+        query_count += run_file(&name, &text, &mut wrong);
     }
     assert!(wrong.is_empty(), "{wrong}");
-    assert!(asked >= 50, "only {asked} questions were asked");
+    assert!(query_count >= 50, "only {query_count} queries");
 }
 
-/// Plays a file, a scene for each line with `#`; how many questions were asked.
-fn play_file(file: &str, text: &str, wrong: &mut String) -> usize {
-    let mut stage = ConnectionStage::new(FAILURE_TTL);
-    let (mut asked, mut lines) = (0, text.lines().enumerate());
+/// Runs a file, which begins anew at each line with `#`. Returns the number of queries.
+fn run_file(file: &str, text: &str, wrong: &mut String) -> usize {
+    let mut simulation = Simulation::new(FAILURE_TTL);
+    let (mut query_count, mut lines) = (0, text.lines().enumerate());
     while let Some((number, line)) = lines.next() {
         match line.split_once(' ') {
-            Some(("#", _)) => stage = ConnectionStage::new(FAILURE_TTL),
+            Some(("#", _)) => simulation = Simulation::new(FAILURE_TTL),
             Some(("!", setting)) => {
                 let seconds = setting.strip_prefix("failure_ttl ").expect("the one setting");
-                stage = ConnectionStage::new(seconds.parse().unwrap());
+                simulation = Simulation::new(seconds.parse().unwrap());
             }
-            Some((">", said)) => stage.say(said),
-            Some(("+", seconds)) => stage.pass(seconds.parse().unwrap()),
-            Some(("?", question)) => {
-                asked += 1;
+            Some((">", text)) => simulation.set_behavior(text),
+            Some(("+", seconds)) => simulation.pass(seconds.parse().unwrap()),
+            Some(("?", query)) => {
+                query_count += 1;
                 let (_, expected) = lines.next().expect("an answer follows");
-                let got = stage.query(question);
+                let got = simulation.query(query);
                 if got != expected {
                     let number = number + 1;
-                    writeln!(wrong, "\n{file}:{number} {question}\n- {expected}\n+ {got}").unwrap();
+                    writeln!(wrong, "\n{file}:{number} {query}\n- {expected}\n+ {got}").unwrap();
                 }
             }
             None if line.is_empty() => {}
-            _ => panic!("{file}:{}: {line:?} says nothing", number + 1),
+            _ => panic!("{file}:{}: {line:?} is not a line of a scenario", number + 1),
         }
     }
-    asked
+    query_count
 }

@@ -1,4 +1,4 @@
-//! Servers that are asked by stream, with certificates of all kinds.
+//! Servers that answer over streams, with certificates of all kinds.
 #![allow(dead_code, reason = "each test needs some of it")]
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
@@ -22,21 +22,21 @@ trait ReadWrite: Read + Write + Send {}
 impl<T: Read + Write + Send> ReadWrite for T {}
 
 impl End {
-    /// The next question; nothing: the other end has closed.
-    pub fn question(&mut self) -> Option<Vec<u8>> {
+    /// The next query; `None`: the other end has closed.
+    pub fn next_query(&mut self) -> Option<Vec<u8>> {
         let mut len = [0; 2];
         self.stream.read_exact(&mut len).ok()?;
-        let mut question = vec![0; u16::from_be_bytes(len).into()];
-        self.stream.read_exact(&mut question).ok()?;
-        Some(question)
+        let mut query = vec![0; u16::from_be_bytes(len).into()];
+        self.stream.read_exact(&mut query).ok()?;
+        Some(query)
     }
 
-    pub fn say(&mut self, message: &[u8]) {
-        self.say_raw(&[&(message.len() as u16).to_be_bytes()[..], message].concat());
+    pub fn send(&mut self, message: &[u8]) {
+        self.send_raw(&[&(message.len() as u16).to_be_bytes()[..], message].concat());
     }
 
-    pub fn say_raw(&mut self, bytes: &[u8]) {
-        // Who does not listen any more is not told.
+    pub fn send_raw(&mut self, bytes: &[u8]) {
+        // A client that has closed receives nothing.
         let _ = self.stream.write_all(bytes).and_then(|()| self.stream.flush());
     }
 
@@ -46,25 +46,25 @@ impl End {
     }
 }
 
-/// A question as if it had been asked by datagram: without options.
-pub fn plain(question: &[u8]) -> Vec<u8> {
-    let name_len = question[12..].iter().position(|byte| *byte == 0).unwrap() + 1;
+/// A query as it is sent by datagram: without options.
+pub fn plain(query: &[u8]) -> Vec<u8> {
+    let name_len = query[12..].iter().position(|byte| *byte == 0).unwrap() + 1;
     let opt_at = 12 + name_len + 4;
-    let mut question = question[..opt_at + 11].to_vec();
-    question[opt_at + 9..].fill(0);
-    question
+    let mut query = query[..opt_at + 11].to_vec();
+    query[opt_at + 9..].fill(0);
+    query
 }
 
 /// A server on loopback, a thread for each connection.
-pub struct Streamed {
+pub struct StreamServer {
     pub address: SocketAddr,
     pub opened: Arc<AtomicUsize>,
     /// How each TLS session began.
     pub sessions: Arc<Mutex<Vec<rustls::HandshakeKind>>>,
 }
 
-impl Streamed {
-    /// One that has `act` do with each connection what it likes.
+impl StreamServer {
+    /// One that calls `act` for each connection.
     pub fn start(act: impl Fn(&mut End) + Send + Sync + 'static) -> Self {
         Self::start_tls(None, act)
     }
@@ -89,7 +89,7 @@ impl Streamed {
                 thread::spawn(move || {
                     let stream: Box<dyn ReadWrite> = match tls {
                         None => Box::new(stream),
-                        Some(tls) => match shake(tls, stream, &sessions) {
+                        Some(tls) => match handshake(tls, stream, &sessions) {
                             Some(stream) => Box::new(stream),
                             None => return,
                         },
@@ -117,7 +117,7 @@ impl Streamed {
 
 type TlsClient = StreamOwned<ServerConnection, TcpStream>;
 
-fn shake(
+fn handshake(
     config: Arc<ServerConfig>,
     mut stream: TcpStream,
     sessions: &Mutex<Vec<rustls::HandshakeKind>>,
@@ -134,9 +134,9 @@ fn shake(
 /// Who signs certificates.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
-/// What a certificate says.
+/// The validity of a certificate.
 #[derive(Clone, Copy, Default)]
-pub struct Says {
+pub struct CertificateOptions {
     pub is_expired: bool,
     pub is_early: bool,
 }
@@ -154,11 +154,11 @@ impl Authority {
     }
 
     /// For a server of this name or address.
-    pub fn sign(&self, name: &str, says: Says) -> Arc<ServerConfig> {
+    pub fn sign(&self, name: &str, options: CertificateOptions) -> Arc<ServerConfig> {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
-        params.not_before = date_time_ymd(if says.is_early { 2999 } else { 1999 }, 1, 1);
-        params.not_after = date_time_ymd(if says.is_expired { 2000 } else { 3000 }, 1, 1);
+        params.not_before = date_time_ymd(if options.is_early { 2999 } else { 1999 }, 1, 1);
+        params.not_after = date_time_ymd(if options.is_expired { 2000 } else { 3000 }, 1, 1);
         let certificate = params.signed_by(&key, &self.0).unwrap();
         let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(rustls::crypto::ring::default_provider());

@@ -1,4 +1,4 @@
-//! A world with names of its own and of others, and what those say.
+//! A server with a zone of its own and forwarded names, and the responses of their servers.
 use crate::common::{Burst, image, key, load, message, opt, section};
 use answer::{CacheLookup, ForwardedRecords, Policy, Resolver, TtlLimits, relay};
 use cache::{CacheHit, CacheKey};
@@ -28,9 +28,9 @@ pub fn domain(text: &str) -> DomainName<Vec<u8>> {
 }
 
 /// An upstream's response about the addresses of a name.
-pub struct Said(pub AnswerBuilder<Vec<u8>>);
+pub struct UpstreamResponse(pub AnswerBuilder<Vec<u8>>);
 
-impl Said {
+impl UpstreamResponse {
     pub fn about(owner: &str, rcode: Rcode) -> Self {
         let mut builder = MessageBuilder::new_vec();
         builder.header_mut().set_qr(true);
@@ -73,7 +73,7 @@ impl Said {
         self.0.finish()
     }
 
-    /// Told of who is to be asked.
+    /// With a referral.
     pub fn ns(self, owner: &str, server: &str) -> Vec<u8> {
         let mut builder = self.0.authority();
         builder.push((domain(owner), Class::IN, 60, Ns::new(domain(server)))).unwrap();
@@ -101,34 +101,34 @@ impl Said {
     }
 }
 
-/// A world with a zone of its own and two groups of servers: `corp.example.` (1), all else (0).
-pub struct Scene {
+/// A server with a zone of its own and two groups of upstreams: `corp.example.` (1), all else (0).
+pub struct Fixture {
     pub image: Image,
     pub rules: Vec<ForwardRule>,
-    pub known: ForwardedAnswer,
-    /// How questions come.
+    pub resolver: FakeResolver,
+    /// How queries come.
     pub transport: Transport,
 }
 
-/// What is known of others, and who was asked.
+/// The cached responses, and the queries to upstreams.
 #[derive(Default)]
-pub struct ForwardedAnswer {
+pub struct FakeResolver {
     pub messages: HashMap<(Vec<u8>, u16), Entry>,
-    /// How often something was looked for, and what came of it.
+    /// How often the cache was searched, and the results.
     pub finds: usize,
     pub lookups: Vec<CacheLookup>,
     pub age: u32,
     pub uses: u8,
     /// Name, group, and the packet as it came.
-    pub asked: Vec<(Vec<u8>, u16, Vec<u8>)>,
+    pub queries: Vec<(Vec<u8>, u16, Vec<u8>)>,
     pub renewed: usize,
-    pub is_deaf: bool,
+    pub refuses: bool,
 }
 
 /// A message, its life in seconds, and the map its name was confirmed by.
 pub type Entry = (Vec<u8>, u32, u32);
 
-impl Resolver for ForwardedAnswer {
+impl Resolver for FakeResolver {
     fn prefetch(&self, _key: &CacheKey<'_>) {}
 
     fn find(&mut self, key: &CacheKey<'_>) -> Option<CacheHit<'_>> {
@@ -143,8 +143,8 @@ impl Resolver for ForwardedAnswer {
     }
 
     fn request(&mut self, key: &CacheKey<'_>, group: u16, packet: &Packet<'_>) -> bool {
-        self.asked.push((key.name.to_vec(), group, packet.message().to_vec()));
-        !self.is_deaf
+        self.queries.push((key.name.to_vec(), group, packet.message().to_vec()));
+        !self.refuses
     }
 
     fn renew(&mut self, _key: &CacheKey<'_>, _group: u16) {
@@ -157,7 +157,7 @@ impl Resolver for ForwardedAnswer {
     }
 }
 
-impl Scene {
+impl Fixture {
     pub fn new() -> Self {
         let image = image(&[(
             "here.example.",
@@ -169,64 +169,70 @@ impl Scene {
             ForwardRule { suffix: name("corp.example."), group: 1 },
         ];
         Forwards::sort(&mut rules);
-        let (known, transport) = (ForwardedAnswer::default(), Transport::Datagram);
-        Self { image, rules, known, transport }
+        let (resolver, transport) = (FakeResolver::default(), Transport::Datagram);
+        Self { image, rules, resolver, transport }
     }
 
     pub fn add_zone(&mut self, origin: &str, records: &str) {
         self.image.put_zone(Arc::new(load(&key(), origin, records)));
     }
 
-    /// Takes what the servers of a suffix said about a name's addresses; its life in seconds.
+    /// Caches the response of the servers of a suffix about a name's addresses. Returns its TTL.
     pub fn remember(&mut self, owner: &str, suffix: &str, message: &[u8]) -> u32 {
-        let (saved, relayed) = taken(owner, suffix, false, message);
-        self.known
+        let (saved, relayed) = relayed(owner, suffix, false, message);
+        self.resolver
             .messages
             .insert((name(owner).as_name().as_bytes().to_vec(), 1), (saved, relayed.ttl, 0));
         relayed.ttl
     }
 
-    /// The same about another type.
-    pub fn learn_of(&mut self, rtype: Rtype, owner: &str, suffix: &str, message: &[u8]) {
-        let (saved, relayed) = taken_of(rtype, owner, suffix, false, message).unwrap();
+    /// The same for another type.
+    pub fn remember_of(&mut self, rtype: Rtype, owner: &str, suffix: &str, message: &[u8]) {
+        let (saved, relayed) = relayed_of(rtype, owner, suffix, false, message).unwrap();
         let key = (name(owner).as_name().as_bytes().to_vec(), rtype.0);
-        self.known.messages.insert(key, (saved, relayed.ttl, 0));
+        self.resolver.messages.insert(key, (saved, relayed.ttl, 0));
     }
 
     pub fn request(&mut self, owner: &str) -> Option<String> {
-        self.ask_with(owner, Asking::default())
+        self.query_with(owner, QueryOptions::default())
     }
 
-    pub fn ask_with(&mut self, owner: &str, asking: Asking) -> Option<String> {
-        self.ask_by(owner, asking, Acl::ALL)
+    pub fn query_with(&mut self, owner: &str, options: QueryOptions) -> Option<String> {
+        self.query_by(owner, options, Acl::ALL)
     }
 
-    /// Where others are asked for those on a list.
-    pub fn ask_by(&mut self, owner: &str, asking: Asking, recursion: Acl<'_>) -> Option<String> {
-        let question = asking.question(owner);
-        self.transport = asking.transport;
+    /// The same, where upstreams are queried only for the clients of a list.
+    pub fn query_by(
+        &mut self,
+        owner: &str,
+        options: QueryOptions,
+        recursion: Acl<'_>,
+    ) -> Option<String> {
+        let question = options.message(owner);
+        self.transport = options.transport;
         let reply = self.burst(&[&question], &recursion);
-        // Behind another one of theirs it may take the short way.
-        let before = (self.known.asked.len(), self.known.renewed, self.known.lookups.len());
-        let other = Asking::default().question("another.example.net.");
+        // After another forwarded query it may take the fast path.
+        let before =
+            (self.resolver.queries.len(), self.resolver.renewed, self.resolver.lookups.len());
+        let other = QueryOptions::default().message("another.example.net.");
         assert_eq!(self.burst(&[&other, &question], &recursion), reply);
-        self.known.asked.truncate(before.0);
-        self.known.lookups.truncate(before.2);
-        self.known.renewed = before.1;
+        self.resolver.queries.truncate(before.0);
+        self.resolver.lookups.truncate(before.2);
+        self.resolver.renewed = before.1;
         reply.map(|reply| show(&reply))
     }
 
-    /// The reply to the last of several questions, if it has one.
-    pub fn burst(&mut self, questions: &[&[u8]], recursion: &Acl<'_>) -> Option<Vec<u8>> {
+    /// The reply to the last of several queries, if it has one.
+    pub fn burst(&mut self, queries: &[&[u8]], recursion: &Acl<'_>) -> Option<Vec<u8>> {
         let (forwards, recursion) = (Forwards::new(&self.rules), *recursion);
         let policy = Policy { forwards, recursion, ..Policy::default() };
         let burst = Burst { transport: self.transport, ..Burst::new(&self.image, &policy) };
-        let questions: Vec<_> = questions.iter().map(|question| question.to_vec()).collect();
-        let mut sent = burst.send(&mut self.known, &questions).0;
+        let queries: Vec<_> = queries.iter().map(|question| question.to_vec()).collect();
+        let mut sent = burst.send(&mut self.resolver, &queries).0;
         match sent.pop().expect("a question") {
             (Verdict::Reply, bytes) => Some(bytes),
             (Verdict::Deferred, bytes) => {
-                assert_eq!(Some(&bytes), questions.last(), "as it came");
+                assert_eq!(Some(&bytes), queries.last(), "as it came");
                 None
             }
             (other, _) => panic!("{other:?}"),
@@ -234,18 +240,18 @@ impl Scene {
     }
 
     /// Whether a query of a forwarded name, after another one, takes the fast path.
-    pub fn is_short(&mut self, owner: &str, asking: Asking) -> bool {
-        let other = Asking::default().question("another.example.net.");
-        self.known.finds = 0;
-        self.burst(&[&other, &asking.question(owner)], &Acl::ALL).expect("it is known");
-        // The other one is looked for once, and what cannot be answered the short way twice.
-        self.known.finds == 2
+    pub fn takes_fast_path(&mut self, owner: &str, options: QueryOptions) -> bool {
+        let other = QueryOptions::default().message("another.example.net.");
+        self.resolver.finds = 0;
+        self.burst(&[&other, &options.message(owner)], &Acl::ALL).expect("it is known");
+        // The other name is searched once, and one that cannot take the fast path twice.
+        self.resolver.finds == 2
     }
 }
 
-/// How a question is asked.
+/// The header, the type and the OPT of a query.
 #[derive(Clone, Copy, Debug)]
-pub struct Asking {
+pub struct QueryOptions {
     pub recursion: bool,
     pub authentic: bool,
     pub opt: Option<u16>,
@@ -254,15 +260,15 @@ pub struct Asking {
     pub transport: Transport,
 }
 
-impl Default for Asking {
+impl Default for QueryOptions {
     fn default() -> Self {
         let (rtype, class, transport) = (Rtype::A, 1, Transport::Datagram);
         Self { recursion: true, authentic: false, opt: Some(1232), rtype, class, transport }
     }
 }
 
-impl Asking {
-    pub fn question(&self, owner: &str) -> Vec<u8> {
+impl QueryOptions {
+    pub fn message(&self, owner: &str) -> Vec<u8> {
         let flags = u16::from(self.recursion) << 8 | u16::from(self.authentic) << 5;
         let opt = self.opt.map(|size| opt(size, 0, 0, &[])).unwrap_or_default();
         let counts = [1, 0, 0, self.opt.is_some().into()];
@@ -270,16 +276,16 @@ impl Asking {
     }
 }
 
-pub fn taken(
+pub fn relayed(
     owner: &str,
     suffix: &str,
     dnssec_ok: bool,
     message: &[u8],
 ) -> (Vec<u8>, ForwardedRecords) {
-    taken_of(Rtype::A, owner, suffix, dnssec_ok, message).unwrap()
+    relayed_of(Rtype::A, owner, suffix, dnssec_ok, message).unwrap()
 }
 
-pub fn taken_of(
+pub fn relayed_of(
     rtype: Rtype,
     owner: &str,
     suffix: &str,

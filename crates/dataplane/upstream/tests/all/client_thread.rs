@@ -1,4 +1,4 @@
-//! Servers on sockets of their own, and a thread that asks them.
+//! Servers on sockets of their own, and a thread that queries them.
 #![allow(dead_code, reason = "each test needs some of it")]
 
 use test_support::ports;
@@ -24,14 +24,14 @@ const LIFETIMES: TtlLimits = TtlLimits { ttl_min: 0, ttl_max: 3600, negative_ttl
 const CLIENT: &str = "192.0.2.9:5353";
 
 /// A server on loopback.
-pub struct Fake {
+pub struct FakeServer {
     pub address: SocketAddr,
-    asked: Arc<AtomicUsize>,
+    query_count: Arc<AtomicUsize>,
     pub ports: Arc<Mutex<HashSet<u16>>>,
 }
 
-impl Fake {
-    /// One that sends what `reply` makes of each question and its number, each message by itself.
+impl FakeServer {
+    /// One that sends what `reply` makes of each query and its number, each message by itself.
     pub fn start(reply: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static) -> Self {
         Self::start_on(UdpSocket::bind("127.0.0.1:0").unwrap(), reply)
     }
@@ -41,8 +41,9 @@ impl Fake {
         reply: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static,
     ) -> Self {
         let address = socket.local_addr().unwrap();
-        let (asked, ports) = (Arc::<AtomicUsize>::default(), Arc::<Mutex<HashSet<u16>>>::default());
-        let (count, seen) = (Arc::clone(&asked), Arc::clone(&ports));
+        let (query_count, ports) =
+            (Arc::<AtomicUsize>::default(), Arc::<Mutex<HashSet<u16>>>::default());
+        let (count, seen) = (Arc::clone(&query_count), Arc::clone(&ports));
         std::thread::spawn(move || {
             let mut buf = [0; 4096];
             while let Ok((len, from)) = socket.recv_from(&mut buf) {
@@ -53,49 +54,49 @@ impl Fake {
                 }
             }
         });
-        Self { address, asked, ports }
+        Self { address, query_count, ports }
     }
 
     /// One whose answers are all too long for a datagram, and that sends this many bytes of them
     /// over TCP before it closes.
     pub fn start_long(bytes: usize) -> Self {
-        let datagram = |question: &[u8], _| {
-            let mut cut = answer(question, 60, 0);
+        let datagram = |query: &[u8], _| {
+            let mut cut = answer(query, 60, 0);
             cut[2] |= 2;
             vec![cut]
         };
-        Self::start_both(datagram, move |question| {
-            let framed = framed(&answer(question, 60, 100));
+        Self::start_both(datagram, move |query| {
+            let framed = framed(&answer(query, 60, 100));
             framed[..bytes.min(framed.len())].to_vec()
         })
     }
 
-    /// One that also listens on TCP, and sends what `stream` makes of the question of each
+    /// One that also listens on TCP, and sends what `stream` makes of the query of each
     /// connection before it closes that.
     pub fn start_both(
         datagram: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static,
         stream: impl Fn(&[u8]) -> Vec<u8> + Send + 'static,
     ) -> Self {
-        let at = no_client();
+        let at = closed_address();
         let (socket, listener) = (UdpSocket::bind(at).unwrap(), TcpListener::bind(at).unwrap());
         std::thread::spawn(move || {
             for mut connection in listener.incoming().flatten() {
-                let mut question = [0; 4096];
-                let len = connection.read(&mut question).unwrap();
-                connection.write_all(&stream(&question[2..len])).unwrap();
+                let mut query = [0; 4096];
+                let len = connection.read(&mut query).unwrap();
+                connection.write_all(&stream(&query[2..len])).unwrap();
             }
         });
         Self::start_on(socket, datagram)
     }
 
-    pub fn asked(&self) -> usize {
-        self.asked.load(Ordering::SeqCst)
+    pub fn query_count(&self) -> usize {
+        self.query_count.load(Ordering::SeqCst)
     }
 }
 
 /// An answer with so many addresses.
-pub fn answer(question: &[u8], ttl: u32, count: u16) -> Vec<u8> {
-    let mut message = question.to_vec();
+pub fn answer(query: &[u8], ttl: u32, count: u16) -> Vec<u8> {
+    let mut message = query.to_vec();
     message.truncate(message.len() - 11);
     message[2] |= 0x80;
     message[3] = 0x80;
@@ -116,36 +117,38 @@ pub fn framed(message: &[u8]) -> Vec<u8> {
 }
 
 /// An address without a listener.
-pub fn no_client() -> SocketAddr {
+pub fn closed_address() -> SocketAddr {
     ports::free_address(Ipv4Addr::LOCALHOST).into()
 }
 
-/// A thread that asks such servers.
-pub struct Scene {
+/// A thread that queries such servers.
+pub struct ClientThread {
     image: Image,
     rules: Vec<ForwardRule>,
     scratch: Box<Scratch>,
     pub upstream_client: UpstreamClient,
-    /// When its time stands still.
-    pub stands_at: Option<Duration>,
-    /// How much later it is than it seems.
+    /// Its time, if that is frozen.
+    pub frozen_at: Option<Duration>,
+    /// How far it is ahead of that clock.
     pub later: Duration,
-    /// Who asks.
+    /// The client of its queries.
     pub client: SocketAddr,
-    asking: Duration,
+    query_time: Duration,
     longest: Duration,
 }
 
-/// What a client got: code, addresses, and the extended error.
+/// A reply: code, number of addresses, and the extended error.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Got(pub u8, pub u16, pub Option<u16>);
+pub struct Reply(pub u8, pub u16, pub Option<u16>);
 
-impl Scene {
-    /// One that asks a server with these answers.
-    pub fn asking(answers: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static) -> (Fake, Self) {
-        let server = Fake::start(answers);
-        let scene = Self::new(&[server.address]);
-        (server, scene)
+impl ClientThread {
+    /// One that queries a server with these answers.
+    pub fn of_server(
+        answers: impl Fn(&[u8], usize) -> Vec<Vec<u8>> + Send + 'static,
+    ) -> (FakeServer, Self) {
+        let server = FakeServer::start(answers);
+        let thread = Self::new(&[server.address]);
+        (server, thread)
     }
 
     pub fn new(servers: &[SocketAddr]) -> Self {
@@ -202,56 +205,56 @@ impl Scene {
             rules,
             scratch: Box::default(),
             upstream_client: UpstreamClient::new(plan).unwrap(),
-            stands_at: None,
+            frozen_at: None,
             later: Duration::ZERO,
             client: CLIENT.parse().unwrap(),
-            asking: Duration::ZERO,
+            query_time: Duration::ZERO,
             longest: Duration::ZERO,
         }
     }
 
-    /// Has its time stand still: whatever comes comes without any timer.
-    pub fn standing(mut self) -> Self {
-        self.stands_at = Some(now());
+    /// Freezes its time: whatever comes comes without a timer.
+    pub fn frozen(mut self) -> Self {
+        self.frozen_at = Some(now());
         self
     }
 
     fn time(&self) -> Duration {
-        self.stands_at.unwrap_or_else(now) + self.later
+        self.frozen_at.unwrap_or_else(now) + self.later
     }
 
-    /// Asks, and waits until all are answered, or for so long.
-    pub fn query(&mut self, names: &[impl AsRef<str>], patience: Duration) -> Vec<Got> {
+    /// Queries these names, and waits until all are answered, or for so long.
+    pub fn query(&mut self, names: &[impl AsRef<str>], patience: Duration) -> Vec<Reply> {
         let begun = processor_time();
         self.longest = Duration::ZERO;
         let mut got = Vec::new();
         self.send(names, &mut got);
         self.wait(&mut got, names.len(), patience);
-        self.asking += processor_time() - begun;
+        self.query_time += processor_time() - begun;
         got
     }
 
-    /// The longest that a turn kept it busy, when it asked last.
+    /// The longest turn of the last queries, in processor time.
     pub fn longest_turn(&self) -> Duration {
         self.longest
     }
 
-    /// How long this thread's processor was busy while it asked.
-    pub fn asking_time(&self) -> Duration {
-        self.asking
+    /// The processor time of this thread's queries.
+    pub fn query_time(&self) -> Duration {
+        self.query_time
     }
 
-    /// Asks, and takes what is known at once.
-    pub fn send(&mut self, names: &[impl AsRef<str>], got: &mut Vec<Got>) {
+    /// Sends these queries, and takes the answers that are known already.
+    pub fn send(&mut self, names: &[impl AsRef<str>], got: &mut Vec<Reply>) {
         names.iter().for_each(|name| self.send_type(name.as_ref(), 1, got));
         self.upstream_client.flush();
     }
 
-    /// Asks for this type.
-    pub fn send_type(&mut self, name: &str, rtype: u16, got: &mut Vec<Got>) {
+    /// Sends a query of this type.
+    pub fn send_type(&mut self, name: &str, rtype: u16, got: &mut Vec<Reply>) {
         let now = self.time();
         let Self { image, rules, scratch, upstream_client, client, .. } = self;
-        let mut bytes = question(name);
+        let mut bytes = query_message(name);
         let len = bytes.len();
         bytes[len - 15..len - 13].copy_from_slice(&rtype.to_be_bytes());
         bytes.resize(4096, 0);
@@ -262,7 +265,7 @@ impl Scene {
     }
 
     /// Waits until this many are answered, or for this long.
-    pub fn wait(&mut self, got: &mut Vec<Got>, count: usize, patience: Duration) {
+    pub fn wait(&mut self, got: &mut Vec<Reply>, count: usize, patience: Duration) {
         let until = Instant::now() + patience;
         while got.len() < count && Instant::now() < until {
             self.turn(got, until.saturating_duration_since(Instant::now()));
@@ -270,7 +273,7 @@ impl Scene {
     }
 
     /// Waits for something to do, or for this long, and does it.
-    pub fn turn(&mut self, got: &mut Vec<Got>, patience: Duration) {
+    pub fn turn(&mut self, got: &mut Vec<Reply>, patience: Duration) {
         let left = Timespec::try_from(patience).unwrap();
         poll(&mut [PollFd::new(&self.upstream_client, PollFlags::IN)], Some(&left)).unwrap();
         let now = self.time();
@@ -296,15 +299,15 @@ impl Scene {
         }
     }
 
-    /// Asks for twenty names, one after the other, each of which has so many addresses.
+    /// Queries twenty names, one after the other, each of which has so many addresses.
     #[track_caller]
     pub fn expect_twenty(&mut self, count: u16) {
         for n in 0..20 {
-            assert_eq!(self.ask_one(&format!("name-{n}.example.net.")), answered(count));
+            assert_eq!(self.query_one(&format!("name-{n}.example.net.")), answered(count));
         }
     }
 
-    pub fn ask_one(&mut self, name: &str) -> Got {
+    pub fn query_one(&mut self, name: &str) -> Reply {
         self.query(&[name], test_support::wait::deadline()).pop().expect("an answer")
     }
 }
@@ -339,7 +342,7 @@ pub fn image() -> Image {
     Image::new(Arc::new(HashKey::new(std::array::from_fn(word))))
 }
 
-/// Answers a query, or has other servers asked.
+/// Answers a query, or has other servers queried.
 pub fn run(
     image: &Image,
     rules: &[ForwardRule],
@@ -355,7 +358,7 @@ pub fn run(
     batch(image, &policy, now, upstream_client, scratch, packets, &mut AnswerCounts::default());
 }
 
-pub fn question(name: &str) -> Vec<u8> {
+pub fn query_message(name: &str) -> Vec<u8> {
     let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
     let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).unwrap();
     bytes.extend(name.as_name().as_bytes());
@@ -363,7 +366,7 @@ pub fn question(name: &str) -> Vec<u8> {
     bytes
 }
 
-fn read(packet: &Packet<'_>) -> Option<Got> {
+fn read(packet: &Packet<'_>) -> Option<Reply> {
     if packet.verdict == Verdict::Deferred {
         return None;
     }
@@ -376,13 +379,13 @@ fn read(packet: &Packet<'_>) -> Option<Got> {
         [.., 0, 15, 0, 2, e0, e1] => Some(u16::from_be_bytes([*e0, *e1])),
         _ => None,
     };
-    Some(Got(message[3] & 0xf, count, error))
+    Some(Reply(message[3] & 0xf, count, error))
 }
 
-pub fn answered(count: u16) -> Got {
-    Got(0, count, None)
+pub fn answered(count: u16) -> Reply {
+    Reply(0, count, None)
 }
 
-pub fn failed(error: u16) -> Got {
-    Got(2, 0, Some(error))
+pub fn failed(error: u16) -> Reply {
+    Reply(2, 0, Some(error))
 }

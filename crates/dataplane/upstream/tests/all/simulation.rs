@@ -1,7 +1,7 @@
 //! One thread's `UpstreamClient` and a server beside it, in simulated time: nothing depends on the
 //! speed of the machine.
 
-use crate::scene::{image, run};
+use crate::client_thread::{image, run};
 use answer::{Scratch, TtlLimits};
 use compile::Image;
 use image::ForwardRule;
@@ -18,34 +18,34 @@ const LIFETIMES: TtlLimits = TtlLimits { ttl_min: 0, ttl_max: 86_400, negative_t
 /// Seconds that an answer is given after its end.
 const STALE_MAX: u32 = 86_400;
 const CLIENT: &str = "192.0.2.9:5353";
-/// How far time continues while nothing happens.
+/// How far time advances while nothing happens.
 const STEP: Duration = Duration::from_millis(5);
-/// After which no answer is expected any more.
+/// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Bytes of the OPT record at the end of each question.
+/// Bytes of the OPT record at the end of each query.
 const OPT_LEN: usize = 11;
 /// How long a query may continue after its client was answered.
 const AFTERWARDS: Duration = Duration::from_secs(8);
 
-/// What the server says, of the message of [`UpstreamState::say`].
+/// What the server does with a query: see [`UpstreamState::set_behavior`].
 #[derive(Clone, Debug)]
-enum Manner {
-    /// Nothing.
+enum Behavior {
+    /// It sends nothing.
     Silent,
-    /// A code, a TTL if there is an address, TTL and minimum if there is an SOA.
-    Says(u8, Option<u32>, Option<(u32, u32)>),
+    /// It sends a code, a TTL if there is an address, TTL and minimum if there is an SOA.
+    Responds(u8, Option<u32>, Option<(u32, u32)>),
 }
 
 /// The server, whose socket may be gone.
 struct UpstreamState {
     address: SocketAddr,
     socket: Option<UdpSocket>,
-    manner: Manner,
-    /// How long it takes, and replies under way: when they leave, to whom.
-    takes: Duration,
-    flying: VecDeque<(Duration, SocketAddr, Vec<u8>)>,
-    /// Questions that came.
-    asked: usize,
+    behavior: Behavior,
+    /// How long a reply takes, and the replies under way: when they leave, to whom.
+    delay: Duration,
+    in_flight: VecDeque<(Duration, SocketAddr, Vec<u8>)>,
+    /// Received queries.
+    query_count: usize,
 }
 
 impl UpstreamState {
@@ -56,10 +56,10 @@ impl UpstreamState {
         Self {
             address,
             socket: Some(socket),
-            manner: Manner::Silent,
-            takes: Duration::ZERO,
-            flying: VecDeque::new(),
-            asked: 0,
+            behavior: Behavior::Silent,
+            delay: Duration::ZERO,
+            in_flight: VecDeque::new(),
+            query_count: 0,
         }
     }
 
@@ -71,19 +71,19 @@ impl UpstreamState {
         }
     }
 
-    /// `nothing`, `gone`, or a code with what there is: `NOERROR A 60`, `NXDOMAIN SOA 60 30`; in
-    /// front of that perhaps seconds that it takes.
-    fn say(&mut self, text: &str) {
+    /// Takes `nothing`, `gone`, or a code and its record: `NOERROR A 60`, `NXDOMAIN SOA 60 30`;
+    /// before that, the seconds that a reply takes: `1.0 s`.
+    fn set_behavior(&mut self, text: &str) {
         let (seconds, text) = match text.split_once(" s ") {
             Some((seconds, text)) => (seconds.parse().unwrap(), text),
             None => (0.0, text),
         };
-        self.takes = Duration::from_secs_f64(seconds);
+        self.delay = Duration::from_secs_f64(seconds);
         let mut words = text.split(' ');
         let code = match words.next() {
             Some("nothing") => {
                 self.open();
-                self.manner = Manner::Silent;
+                self.behavior = Behavior::Silent;
                 return;
             }
             Some("gone") => {
@@ -95,35 +95,35 @@ impl UpstreamState {
             Some("SERVFAIL") => 2,
             Some("NXDOMAIN") => 3,
             Some("REFUSED") => 5,
-            other => panic!("a server says {other:?}"),
+            other => panic!("not a behavior: {other:?}"),
         };
         self.open();
         let what = words.next();
         let numbers: Vec<u32> = words.map(|word| word.parse().unwrap()).collect();
-        self.manner = match (what, &numbers[..]) {
-            (None, []) => Manner::Says(code, None, None),
-            (Some("A"), [ttl]) => Manner::Says(code, Some(*ttl), None),
-            (Some("SOA"), [ttl, minimum]) => Manner::Says(code, None, Some((*ttl, *minimum))),
-            _ => panic!("a server says {text}"),
+        self.behavior = match (what, &numbers[..]) {
+            (None, []) => Behavior::Responds(code, None, None),
+            (Some("A"), [ttl]) => Behavior::Responds(code, Some(*ttl), None),
+            (Some("SOA"), [ttl, minimum]) => Behavior::Responds(code, None, Some((*ttl, *minimum))),
+            _ => panic!("not a behavior: {text}"),
         };
     }
 
-    /// Answers all that has come; how many questions of clients that was.
+    /// Answers what was received. Returns the number of queries for clients.
     fn turn(&mut self, now: Duration) -> usize {
         let (Some(socket), mut count, mut buf) = (&self.socket, 0, [0; 4096]) else { return 0 };
         while let Ok((len, from)) = socket.recv_from(&mut buf) {
             count += usize::from(!is_probe(&buf[..len]));
-            if let Manner::Says(code, address, soa) = self.manner {
+            if let Behavior::Responds(code, address, soa) = self.behavior {
                 let opt_len = if buf[11] > 0 { OPT_LEN } else { 0 };
-                let question = &buf[..len - opt_len];
-                let reply = reply(question, code, address, soa);
-                self.flying.push_back((now + self.takes, from, reply));
+                let query = &buf[..len - opt_len];
+                let reply = reply(query, code, address, soa);
+                self.in_flight.push_back((now + self.delay, from, reply));
             }
         }
-        self.asked += count;
-        while let Some((at, to, reply)) = self.flying.pop_front() {
+        self.query_count += count;
+        while let Some((at, to, reply)) = self.in_flight.pop_front() {
             if at > now {
-                self.flying.push_front((at, to, reply));
+                self.in_flight.push_front((at, to, reply));
                 break;
             }
             socket.send_to(&reply, to).unwrap();
@@ -132,20 +132,20 @@ impl UpstreamState {
     }
 }
 
-/// Whether a query is one of the asker's own, for the name servers of the root.
+/// Whether a query is one of the client's own, for the name servers of the root.
 fn is_probe(query: &[u8]) -> bool {
     query[12..].starts_with(&[0, 0, 2, 0, 1])
 }
 
-fn reply(question: &[u8], code: u8, address: Option<u32>, soa: Option<(u32, u32)>) -> Vec<u8> {
-    let mut message = question.to_vec();
+fn reply(query: &[u8], code: u8, address: Option<u32>, soa: Option<(u32, u32)>) -> Vec<u8> {
+    let mut message = query.to_vec();
     message[2] |= 0x84;
     message[3] = 0x80 | code;
     message[7] = u8::from(address.is_some());
     message[9] = u8::from(soa.is_some());
     message[11] = 0;
     let mut put = |rtype: u8, ttl: u32, data: &[u8]| {
-        // The owner is what is asked for, or the root.
+        // The owner is the query name, or the root.
         let owner: &[u8] = if rtype == 6 { &[0] } else { &[0xc0, 12] };
         message.extend(owner);
         message.extend([0, rtype, 0, 1]);
@@ -163,8 +163,8 @@ fn reply(question: &[u8], code: u8, address: Option<u32>, soa: Option<(u32, u32)
     message
 }
 
-/// The stage of a scenario.
-pub struct ConnectionStage {
+/// A client, its server, and the time of a scenario.
+pub struct Simulation {
     image: Image,
     rules: Vec<ForwardRule>,
     scratch: Box<Scratch>,
@@ -173,7 +173,7 @@ pub struct ConnectionStage {
     now: Duration,
 }
 
-impl ConnectionStage {
+impl Simulation {
     /// One that remembers a failure for this many seconds at first.
     pub fn new(failure_ttl: u32) -> Self {
         let server = UpstreamState::new();
@@ -208,12 +208,12 @@ impl ConnectionStage {
         }
     }
 
-    /// What the server says from now on: see [`UpstreamState::say`].
-    pub fn say(&mut self, text: &str) {
-        self.server.say(text);
+    /// What the server does from now on: see [`UpstreamState::set_behavior`].
+    pub fn set_behavior(&mut self, text: &str) {
+        self.server.set_behavior(text);
     }
 
-    /// This many seconds pass, and what is under way continues.
+    /// Advances time by this many seconds; what is under way continues.
     pub fn pass(&mut self, seconds: f64) {
         let end = self.now + Duration::from_secs_f64(seconds);
         let busy_end = end.min(self.now + AFTERWARDS);
@@ -223,12 +223,12 @@ impl ConnectionStage {
         self.now = end;
     }
 
-    /// What comes of a question such as `www.example.net. A`: code, what the first record is and
-    /// its TTL, the Extended DNS Error, how often the server was asked since the last answer, and
+    /// What comes of a query such as `www.example.net. A`: code, what the first record is and
+    /// its TTL, the Extended DNS Error, the queries to the server since the last answer, and
     /// after how many seconds it came.
-    pub fn query(&mut self, question: &str) -> String {
+    pub fn query(&mut self, query: &str) -> String {
         let (begun, mut got) = (self.now, Vec::new());
-        let message = compose(question);
+        let message = compose(query);
         let mut bytes = message.clone();
         bytes.resize(4096, 0);
         let peer = CLIENT.parse().unwrap();
@@ -241,14 +241,14 @@ impl ConnectionStage {
             self.turn(&mut got);
         }
         let took = self.now - begun;
-        // What is renewed is asked at once.
+        // A renewal is queried at once.
         while self.server.turn(self.now) > 0 {
             self.turn(&mut Vec::new());
         }
         let mut reported = got.pop().unwrap_or("silence".into());
-        match mem::take(&mut self.server.asked) {
+        match mem::take(&mut self.server.query_count) {
             0 => {}
-            asked => write!(reported, " asked {asked}").unwrap(),
+            query_count => write!(reported, " asked {query_count}").unwrap(),
         }
         if took > Duration::from_millis(50) {
             write!(reported, " after {:.1} s", took.as_secs_f64()).unwrap();
@@ -256,7 +256,7 @@ impl ConnectionStage {
         reported
     }
 
-    /// The server's turn, and the asker's; time continues where neither had anything to do.
+    /// Runs the server and the client once; time advances if neither had anything to do.
     fn turn(&mut self, got: &mut Vec<String>) {
         let served = self.server.turn(self.now);
         let Self { image, rules, scratch, upstream_client, now, .. } = self;
@@ -272,9 +272,9 @@ impl ConnectionStage {
     }
 }
 
-fn compose(question: &str) -> Vec<u8> {
-    let (name, rtype) = question.split_once(' ').expect("a name and a type");
-    let rtype: Rtype = rtype.parse().unwrap_or_else(|_| panic!("a type: {question}"));
+fn compose(query: &str) -> Vec<u8> {
+    let (name, rtype) = query.split_once(' ').expect("a name and a type");
+    let rtype: Rtype = rtype.parse().unwrap_or_else(|_| panic!("a type: {query}"));
     let mut bytes = vec![0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1];
     let name = NameBuf::from_text(name.as_bytes(), Name::ROOT).unwrap();
     bytes.extend(name.as_name().as_bytes());

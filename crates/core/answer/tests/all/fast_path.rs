@@ -10,7 +10,7 @@ use wire::{Name, NameBuf, Rtype};
 
 /// An option of the range for local use, without data.
 const UNKNOWN: [u8; 4] = [0xfd, 0xe9, 0, 0];
-/// The least room in which a message is glanced at.
+/// The least room in which a message is parsed fast.
 const ROOM_MIN: usize = 284;
 
 /// Zones of all kinds, as their records. Long names, both ends of a word, wildcards, cuts, aliases,
@@ -45,7 +45,7 @@ const ZONES: &[(&str, &str)] = &[
     ),
 ];
 
-/// What stands in front of the origins, of names that exist and that do not.
+/// Prefixes of the origins, for names that exist and that do not.
 const PREFIXES: &[&str] = &[
     "",
     "www.",
@@ -101,7 +101,7 @@ fn zones() -> Image {
 }
 
 /// A query with these options, where it has an OPT.
-fn question(name: &[u8], rtype: Rtype, options: Option<&[u8]>) -> Vec<u8> {
+fn query(name: &[u8], rtype: Rtype, options: Option<&[u8]>) -> Vec<u8> {
     let question = [name, &rtype.0.to_be_bytes(), &[0, 1]].concat();
     let additional = options.is_some().into();
     let opt = options.map(|options| {
@@ -112,23 +112,23 @@ fn question(name: &[u8], rtype: Rtype, options: Option<&[u8]>) -> Vec<u8> {
     message(RD, [1, 0, 0, additional], &question, &opt.unwrap_or_default())
 }
 
-/// Asks all questions in one burst, each with so much room; the replies and the tally.
-fn request(image: &Image, questions: &[Vec<u8>], room: usize) -> (Vec<Vec<u8>>, AnswerCounts) {
-    ask_by(image, &Policy::default(), questions, room)
+/// Sends all queries in one burst, each with so much room. Returns the replies and the counters.
+fn request(image: &Image, queries: &[Vec<u8>], room: usize) -> (Vec<Vec<u8>>, AnswerCounts) {
+    query_by(image, &Policy::default(), queries, room)
 }
 
-fn ask_by(
+fn query_by(
     image: &Image,
     policy: &Policy<'_>,
-    questions: &[Vec<u8>],
+    queries: &[Vec<u8>],
     room: usize,
 ) -> (Vec<Vec<u8>>, AnswerCounts) {
     let burst = Burst { room, ..Burst::new(image, policy) };
-    let (sent, counts) = burst.send(&mut NoForwarding, questions);
+    let (sent, counts) = burst.send(&mut NoForwarding, queries);
     (sent.into_iter().map(|(_, bytes)| bytes).collect(), counts)
 }
 
-/// Names of every zone, grouped by zone or taken in turns.
+/// Names of every zone, grouped by zone or relayed in turns.
 fn names(in_turns: bool) -> Vec<Vec<u8>> {
     let bytes = |origin: &str, prefix: &str| {
         let text = if origin == "." { prefix.to_owned() } else { format!("{prefix}{origin}") };
@@ -141,10 +141,10 @@ fn names(in_turns: bool) -> Vec<Vec<u8>> {
     }
 }
 
-fn compare(short: &[Vec<u8>], long: &[Vec<u8>]) {
-    assert_eq!(short.len(), long.len());
-    for (short, long) in short.iter().zip(long) {
-        assert_eq!(short, long);
+fn compare(fast: &[Vec<u8>], full: &[Vec<u8>]) {
+    assert_eq!(fast.len(), full.len());
+    for (fast, full) in fast.iter().zip(full) {
+        assert_eq!(fast, full);
     }
 }
 
@@ -154,12 +154,12 @@ fn fast_path_composes_the_bytes_of_the_full_path() {
     for rtype in [Rtype::A, Rtype::AAAA, Rtype::TXT, Rtype::DS, Rtype::SOA, Rtype::ANY] {
         for in_turns in [true, false] {
             let all = |opt: Option<&[u8]>| -> Vec<_> {
-                names(in_turns).iter().map(|name| question(name, rtype, opt)).collect()
+                names(in_turns).iter().map(|name| query(name, rtype, opt)).collect()
             };
-            let (short, short_tally) = request(&image, &all(Some(&[])), 1232);
-            let (long, long_tally) = request(&image, &all(Some(&UNKNOWN)), 1232);
-            compare(&short, &long);
-            assert_eq!(short_tally, long_tally);
+            let (fast, fast_counts) = request(&image, &all(Some(&[])), 1232);
+            let (full, full_counts) = request(&image, &all(Some(&UNKNOWN)), 1232);
+            compare(&fast, &full);
+            assert_eq!(fast_counts, full_counts);
             let (roomy, _) = request(&image, &all(None), ROOM_MIN);
             let (narrow, _) = request(&image, &all(None), ROOM_MIN - 1);
             compare(&roomy, &narrow);
@@ -167,7 +167,7 @@ fn fast_path_composes_the_bytes_of_the_full_path() {
     }
 }
 
-/// Each question of a burst may be like the one before, or not.
+/// Each query of a burst may be like the one before, or not.
 #[test]
 fn fast_path_equals_the_full_path_with_some_cookies() {
     let image = zones();
@@ -177,21 +177,21 @@ fn fast_path_equals_the_full_path_with_some_cookies() {
         let has_cookie = |at: usize| pattern >> (at % 9) & 1 == 1;
         let all = |others: &[u8]| -> Vec<_> {
             let options = |at| [if has_cookie(at) { &cookie[..] } else { &[] }, others].concat();
-            let request = |(at, name): (_, &Vec<u8>)| question(name, Rtype::A, Some(&options(at)));
+            let request = |(at, name): (_, &Vec<u8>)| query(name, Rtype::A, Some(&options(at)));
             names(false).iter().enumerate().map(request).collect()
         };
-        let (short, answer_counts) = ask_by(&image, &policy, &all(&[]), 1232);
-        let (long, long_tally) = ask_by(&image, &policy, &all(&UNKNOWN), 1232);
-        compare(&short, &long);
-        assert_eq!(answer_counts, long_tally);
-        for (at, reply) in short.iter().enumerate() {
+        let (fast, answer_counts) = query_by(&image, &policy, &all(&[]), 1232);
+        let (full, full_counts) = query_by(&image, &policy, &all(&UNKNOWN), 1232);
+        compare(&fast, &full);
+        assert_eq!(answer_counts, full_counts);
+        for (at, reply) in fast.iter().enumerate() {
             let given = reply.windows(4).any(|head| head == [0, 10, 0, 24]);
             assert_eq!(given, has_cookie(at), "{at}");
         }
     }
 }
 
-/// A cookie alone has a short way too: that of a client, and one that a server gave it.
+/// A query with nothing but a cookie is fast too: with that of a client, and one of this server.
 #[test]
 fn fast_path_equals_the_full_path_with_cookies() {
     let image = zones();
@@ -204,41 +204,41 @@ fn fast_path_equals_the_full_path_with_cookies() {
             for rtype in [Rtype::A, Rtype::AAAA, Rtype::TXT] {
                 let all = |others: &[u8]| -> Vec<_> {
                     let options = [&cookie[..], others].concat();
-                    names(false).iter().map(|name| question(name, rtype, Some(&options))).collect()
+                    names(false).iter().map(|name| query(name, rtype, Some(&options))).collect()
                 };
-                let (short, answer_counts) = ask_by(&image, &policy, &all(&[]), 1232);
-                let (long, long_tally) = ask_by(&image, &policy, &all(&UNKNOWN), 1232);
-                compare(&short, &long);
-                assert_eq!(answer_counts, long_tally);
-                let given = short[0].windows(4).rposition(|head| head == [0, 10, 0, 24]);
+                let (fast, answer_counts) = query_by(&image, &policy, &all(&[]), 1232);
+                let (full, full_counts) = query_by(&image, &policy, &all(&UNKNOWN), 1232);
+                compare(&fast, &full);
+                assert_eq!(answer_counts, full_counts);
+                let given = fast[0].windows(4).rposition(|head| head == [0, 10, 0, 24]);
                 assert_eq!(given.is_some(), !secrets.is_empty());
                 if let Some(at) = given.filter(|_| round == 0) {
-                    cookie = short[0][at..at + 28].to_vec();
+                    cookie = fast[0][at..at + 28].to_vec();
                 }
             }
         }
     }
 }
 
-/// What is not a name must be found out, though no label was looked at first.
+/// An invalid name is found, though the fast path has not read its labels.
 #[test]
 fn invalid_name_is_a_format_error_on_both_paths() {
     let image = zones();
     let good = name("nothing.a.b.plain.test.").as_name().as_bytes().to_vec();
-    let mut questions = [Vec::new(), Vec::new()];
+    let mut queries = [Vec::new(), Vec::new()];
     for at in 0..good.len() {
-        // Some zone must be known before anything is only glanced at.
-        questions.iter_mut().for_each(|all| all.push(question(&good, Rtype::A, None)));
+        // The fast path begins after a query of a zone.
+        queries.iter_mut().for_each(|all| all.push(query(&good, Rtype::A, None)));
         for value in [0, 1, 2, 3, 7, 9, 62, 63, 64, 0x80, 0xc0, 0xff] {
             let mut bad = good.clone();
             bad[at] = value;
-            questions[0].push(question(&bad, Rtype::A, Some(&[])));
-            questions[1].push(question(&bad, Rtype::A, Some(&UNKNOWN)));
+            queries[0].push(query(&bad, Rtype::A, Some(&[])));
+            queries[1].push(query(&bad, Rtype::A, Some(&UNKNOWN)));
         }
     }
-    let [(short, answer_counts), (long, long_tally)] =
-        questions.map(|questions| request(&image, &questions, 1232));
-    compare(&short, &long);
-    assert_eq!(answer_counts, long_tally);
+    let [(fast, answer_counts), (full, full_counts)] =
+        queries.map(|queries| request(&image, &queries, 1232));
+    compare(&fast, &full);
+    assert_eq!(answer_counts, full_counts);
     assert!(answer_counts.rcodes[1] > 50 && answer_counts.rcodes[3] > 100, "{answer_counts:?}");
 }

@@ -246,7 +246,7 @@ impl Iterator for Plan {
 /// Reads a rate, `50k`, `1.5M`: queries a second.
 ///
 /// # Errors
-/// It is none, or not above 0 and at most [`RATE_MAX`].
+/// It is not a rate, or not above 0 and at most [`RATE_MAX`].
 pub fn read_number(text: &str) -> Result<f64, String> {
     let (digits, unit) = match text.as_bytes().last() {
         Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),

@@ -17,17 +17,17 @@ pub struct QueryCounts {
     pub unsent: u64,
     /// Of `unsent`: there was no place for another query under way.
     pub crowded: u64,
-    /// Answered in time: ID, question and source are right, and the content if it was looked at.
+    /// Answered in time: ID, question and source are right, and the content, if it was compared.
     pub answered: u64,
-    /// Right, but after the timeout; it was counted there already.
+    /// Right, but after the timeout; also counted as a timeout.
     pub late: u64,
     /// Not answered in time.
     pub timeouts: u64,
-    /// Answered in time with something else than what the oracle says.
+    /// Answered in time, but not as the oracle expects.
     pub wrong: u64,
     /// Of `answered` and `wrong`: compared with the oracle.
     pub checked: u64,
-    /// Messages that answer nothing: ID or question wrong, no response, or one too many.
+    /// Messages that answer no query: a wrong ID or question, no response, or a second one.
     pub unexpected: u64,
     /// Answers cut to fit (TC).
     pub truncated: u64,
@@ -37,7 +37,7 @@ pub struct QueryCounts {
     pub connections: u64,
     /// See above.
     pub cut: u64,
-    /// Bytes of queries and of answers, without what is around them.
+    /// Bytes of queries and of answers, without headers of lower layers.
     pub bytes_sent: u64,
     /// See above.
     pub bytes_received: u64,
@@ -124,12 +124,12 @@ impl AddAssign<&QueryCounts> for QueryCounts {
 /// How long, in nanoseconds; to three digits.
 #[derive(Clone, Debug)]
 pub struct Times {
-    /// From when a query was due to its answer. A timeout is in it at the timeout's value, and so
-    /// is what was due and never sent.
+    /// From the due time of a query to its answer. A timeout counts with the timeout's value, and
+    /// so does a query that was never sent.
     pub response: Histogram<u64>,
-    /// From when it was sent to its answer; timeouts as above. What was not sent is not in it.
+    /// From sending to the answer; timeouts as above. Unsent queries are left out.
     pub service: Histogram<u64>,
-    /// From when it was due to when it was sent.
+    /// From the due time to sending.
     pub lateness: Histogram<u64>,
     /// From when a lookup was due to its end, where there are lookups.
     pub lookup: Histogram<u64>,

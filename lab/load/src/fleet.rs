@@ -1,9 +1,10 @@
-//! How containers ask: each name through a search list, its A and AAAA side by side on one socket,
-//! the next name of the list when the one before is known not to be there.
+//! Queries as containers send them: each name is tried through a search list, with a pair of
+//! queries (A and AAAA) on one socket. The next name of the list follows a denial.
 //!
-//! That is glibc's way (resolv.conf(5)): a name with fewer dots than `ndots` is tried with each
-//! domain of the list first and as it is last, any other the other way round; a name with a final
-//! dot is tried as it is. Whatever is not an address leads to the next name; no answer ends it.
+//! This is what glibc does (resolv.conf(5)). A name with fewer dots than `ndots` is first tried
+//! with each domain of the list, then as it is; a name with more dots is first tried as it is. A
+//! name with a final dot is only tried as it is. A reply without an address leads to the next name;
+//! a timeout ends the lookup.
 
 use crate::limits::{LOOKUPS_MAX, SEARCH_MAX};
 use crate::names::{QuestionSet, each_line, fill};
@@ -23,7 +24,7 @@ pub struct Resolver {
     pub ndots: usize,
 }
 
-/// Names that applications ask for, and the queries each leads to.
+/// Names that applications look up, and the queries of each lookup.
 #[derive(Debug)]
 pub struct Lookups {
     pub(crate) set: QuestionSet,
@@ -50,7 +51,7 @@ impl Lookups {
     /// asks for both kinds of addresses.
     ///
     /// # Errors
-    /// As [`Lookups::new`], behind file and line.
+    /// As [`Lookups::new`], after file and line.
     pub fn read(path: &Path, resolver: &Resolver, form: QueryFormat) -> Result<Self, String> {
         let mut lookups = Self::none(resolver, form)?;
         each_line(path, |line| {

@@ -23,8 +23,8 @@ pub const RING_BUFFER_BYTES: usize = 4_096;
 pub const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(5);
 /// How often it is looked for meanwhile.
 pub const NEIGHBOUR_READ_INTERVAL: Duration = Duration::from_millis(5);
-/// The longest that a thread sleeps while its device is to be asked to go on sending, in
-/// nanoseconds.
+/// The longest sleep of a thread, in nanoseconds, while its device must be triggered to continue
+/// sending.
 pub const STUCK_NAP_NS: u64 = 20_000;
 /// Queries that are prepared.
 pub const NAMES_MAX: usize = 1 << 24;
@@ -38,7 +38,7 @@ pub const PACKET_MAX: usize = 262_144;
 pub const TIMES_MAX: usize = 1 << 26;
 /// Steps of a rate.
 pub const STEPS_MAX: usize = 1_000;
-/// The shortest period of a square wave, in nanoseconds: what is due is looked for half by half.
+/// The shortest period of a square wave, in nanoseconds: due queries are found for each half of it.
 pub const PERIOD_MIN_NS: u64 = 1_000_000;
 /// Queries a second that may be planned.
 pub const RATE_MAX: f64 = 1e9;

@@ -74,10 +74,10 @@ impl QuestionSet {
         }
     }
 
-    /// The names that a pattern gives for 0 to `count` - 1, each asked for `rtype`.
+    /// The names of a pattern for 0 to `count` - 1, each with a query of type `rtype`.
     ///
     /// # Errors
-    /// The pattern is none, or gives what is not a name.
+    /// It is not a pattern, or a result is not a name.
     pub fn from_pattern(
         pattern: &str,
         count: usize,
@@ -109,7 +109,7 @@ impl QuestionSet {
         self.bytes.len() + self.entries.len() * size_of::<Entry>()
     }
 
-    /// The query at `index`, and what it is known again by.
+    /// The query at `index`, and its identity.
     #[inline]
     pub(crate) fn asked(&self, index: usize) -> (&[u8], QuestionInfo) {
         let Entry { at, len, identity } = self.entries[index];
@@ -191,14 +191,14 @@ pub(crate) fn fill(pattern: &str, number: u64) -> Result<String, String> {
     Ok(text + rest)
 }
 
-/// In which order a set's queries are asked.
+/// The order of the queries of a set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
-    /// As they were given, again from the first behind the last.
+    /// As they were given; the first follows the last.
     Given,
     /// Each as often as any other, by chance.
     Uniform,
-    /// By Zipf's law with this exponent; the first is asked most.
+    /// By Zipf's law with this exponent; the first is the most frequent.
     Zipf(f64),
 }
 
@@ -212,9 +212,9 @@ pub struct QuestionSpec {
     /// The share, 0 to 1, of queries for names that no query has used before: they miss every
     /// cache.
     pub unique: f64,
-    /// The share, 0 to 1, that ask for names that are not there: a label `nx-…` before a name.
+    /// The share, 0 to 1, of queries for names that do not exist: a label `nx-…` before a name.
     pub nxdomain: f64,
-    /// Where both lie; else below the name that would have been asked for.
+    /// The suffix of both; `None`: the name that they replace.
     pub under: Option<NameBuf>,
 }
 
@@ -223,7 +223,7 @@ pub struct QuestionSpec {
 const FRESH_LABEL: usize = 1 + 3 + 8 + 12;
 
 impl QuestionSpec {
-    /// Whether it can be asked.
+    /// Whether it is a valid query.
     ///
     /// # Errors
     /// Why not, and what to do.
@@ -288,7 +288,7 @@ impl Names {
         Self { what, next, step: of, zipf, random, tag, fresh: 0 }
     }
 
-    /// Writes the next query behind what `out` holds.
+    /// Appends the next query to `out`.
     #[inline]
     pub fn write(&mut self, out: &mut Vec<u8>) -> QuestionInfo {
         let index = self.draw();

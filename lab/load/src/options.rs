@@ -71,7 +71,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The address at `index`, again from the first behind the last.
+    /// The address at `index`; the first follows the last.
     pub fn get(&self, index: usize) -> IpAddr {
         let offset = index as u128 % self.count;
         match self.first {
@@ -137,7 +137,7 @@ pub struct Options {
     pub length_ns: u64,
     /// Queries, or lookups, at most.
     pub queries_max: Option<u64>,
-    /// Threads, each with sockets of its own.
+    /// Threads, each with its own sockets.
     pub threads: usize,
     /// Each thread is pinned to one of these, in turns; none: where the kernel has them run.
     pub cpus: Vec<usize>,
@@ -146,7 +146,7 @@ pub struct Options {
     /// The interface that queries leave by where they go without the network stack; none: by the
     /// routes there are.
     pub interface: Option<String>,
-    /// Where they ask from.
+    /// The source of queries.
     pub sources: Option<Sources>,
     /// The port the first socket asks from; each further one has the next, and a connection that
     /// takes the place of one that the server has ended any. None: the kernel chooses.
@@ -162,7 +162,7 @@ pub struct Options {
     pub buffer: usize,
     /// How often a snapshot is taken, in nanoseconds.
     pub interval_ns: u64,
-    /// Time that is wasted for each query, in nanoseconds: a generator that is known to be slow.
+    /// A delay for each query, in nanoseconds: a generator that is slow on purpose, for tests.
     pub spin_ns: u64,
     /// The network namespace that threads enter, by its name in /run/netns.
     pub netns: Option<String>,

@@ -1,4 +1,4 @@
-//! Queries as they are sent, and the identity of a question, by which an answer is matched.
+//! Queries as they are sent, and the identity of a question, by which answers are matched.
 
 use crate::limits::{OPTION_MAX, QUERY_MAX};
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use wire::{Name, Rtype};
 
 /// Bytes of the header.
 pub const HEADER: usize = wire::HEADER_LEN;
-/// Bytes of type and class behind the name.
+/// Bytes of type and class after the name.
 const TYPE_AND_CLASS: usize = 4;
 /// Bytes of an OPT record without options.
 const OPT: usize = 11;
@@ -65,7 +65,7 @@ pub struct QueryFormat {
 }
 
 impl QueryFormat {
-    /// Bytes behind the question.
+    /// Bytes after the question.
     pub fn tail(self) -> usize {
         let option = self.option.map_or(0, |option| EdnsOption::HEAD + option.value().len());
         if self.edns || self.dnssec || self.option.is_some() { OPT + option } else { 0 }

@@ -1,4 +1,4 @@
-//! One thread's books: what is under way, and what became of the rest.
+//! The queries of one thread: those under way, and the results of the others.
 
 use crate::counts::{QueryCounts, Times};
 use crate::fleet::{Fleet, LookupEnd, LookupResult};
@@ -124,7 +124,7 @@ impl Recorder {
         self.lookup_ended(place.tag, end, now);
     }
 
-    /// Looks at the RCODE, and at the content of one answer in so many.
+    /// Compares the RCODE, and the content of one answer in N.
     #[inline]
     fn is_wrong(&mut self, answer: &Answer<'_>, question_len: usize) -> bool {
         if self.errors_are_wrong && !matches!(answer.full_rcode(question_len), 0 | 3) {
@@ -141,7 +141,7 @@ impl Recorder {
         judgement == ContentCheck::Wrong
     }
 
-    /// Ends what has waited too long.
+    /// Ends the queries whose timeout has passed.
     #[inline]
     pub fn expire(&mut self, now: u64) {
         while let Some(at) = self.table.oldest() {

@@ -60,9 +60,9 @@ pub struct Thread {
 pub struct Report {
     /// When it began, in nanoseconds since 1970.
     pub began_ns: u64,
-    /// From its beginning to the last query that was sent, or the last answer, what was later.
+    /// From its beginning to the last sent query or the last answer, whichever was later.
     pub busy_ns: u64,
-    /// Until nothing was under way any more.
+    /// From its beginning until no query was under way.
     pub whole_ns: u64,
     /// Whether it was stopped before its end.
     pub stopped: bool,
@@ -70,7 +70,7 @@ pub struct Report {
     pub counts: QueryCounts,
     /// How long that took.
     pub times: Times,
-    /// After this a query timed out, in nanoseconds: at this value times are only known to be more.
+    /// The timeout of a query, in nanoseconds: a time of this value means this long or longer.
     pub timeout_ns: u64,
     /// Interval by interval, the first [`crate::limits::SERIES_MAX`].
     pub series: Vec<SecondStats>,

@@ -38,7 +38,7 @@ pub fn run(
     run_watched(options, stop, &mut || Ok(()), seen)
 }
 
-/// The same; `ready` is called when all threads have what they need, and the load begins
+/// The same. `ready` is called when all threads are prepared, and the load begins
 /// [`LEAD_NS`] after it has returned.
 ///
 /// # Errors
@@ -54,7 +54,7 @@ pub fn run_watched(
     let (tell_ready, told) = sync_channel(options.threads);
     let attach = Arc::new(AttachOnce::default());
     scope(|scope| {
-        // Dropping what a thread begins by has it end without having begun.
+        // A thread whose start message is dropped ends without having begun.
         let (mut backs, mut starts, mut threads) = (Vec::new(), Vec::new(), Vec::new());
         for index in 0..options.threads {
             let (give, back) = sync_channel(PARTS);
@@ -128,8 +128,8 @@ fn work(
 /// The work of a thread once the begin time is known.
 type Begin<'a> = Box<dyn FnOnce(Clock) -> ThreadResult + 'a>;
 
-/// Enters the namespace, pins the thread, opens its sockets, and makes its tables: what takes time
-/// and is not to be late for what is due first.
+/// Enters the namespace, pins the thread, opens its sockets, and creates its tables: this takes
+/// time, and must not delay the first query.
 fn prepare<'a>(
     options: &'a Options,
     link: ReportLink,
@@ -184,7 +184,7 @@ fn begin<'a, W: Transport + 'a>(
     Box::new(|clock| worker.run(clock))
 }
 
-/// Where a thread asks from, as many addresses as its sockets can use.
+/// The source addresses of a thread, as many as its sockets can use.
 fn sources(options: &Options, index: usize) -> Vec<SocketAddr> {
     if let Some(first) = options.source_port {
         let channels = options.channels_each();

@@ -1,9 +1,9 @@
 //! Queries under way: a fixed table by socket and ID, in the order they were sent.
 //!
-//! A socket has a power of two of places. A place is taken from the socket's queue of free ones,
-//! so that it is used again as late as can be: an answer that comes after its timeout still finds
-//! what it is of. The ID is the place and some bits of chance, permuted by the load's seed, so
-//! that no client can predict the next one from earlier ones.
+//! The number of places of a socket is a power of two. The socket has a queue of free places, so
+//! that a place is reused as late as possible: an answer after its timeout still finds its query.
+//! The ID consists of the place and some random bits, permuted by the load's seed, so that the next
+//! ID cannot be predicted from earlier ones.
 
 use crate::random::Random;
 
@@ -198,12 +198,12 @@ impl Table {
         self.end(at, EntryState::TimedOut);
     }
 
-    /// An answer came for one that had timed out; another is none.
+    /// The answer to a query that had timed out arrived; a second one is unexpected.
     pub fn forget(&mut self, at: u32) {
         self.places[at as usize].state = EntryState::Answered;
     }
 
-    /// A socket is another one now: nothing of what it asked can come.
+    /// A socket was replaced: no answer to its queries can arrive.
     pub fn renew(&mut self, socket: usize) {
         let base = socket << self.bits;
         for place in &mut self.places[base..base + (1 << self.bits)] {

@@ -1,5 +1,5 @@
-//! *How*: the ways that queries leave by and answers come in by. A way has channels, each a socket
-//! or a connection of its own; another way is another implementation of [`Transport`].
+//! *How*: the transports of queries and answers. A transport has channels, each with its own socket
+//! or connection; a further one is another implementation of [`Transport`].
 
 mod tcp;
 mod udp;
@@ -90,12 +90,12 @@ pub(crate) trait Transport {
     /// Sends what waits in `batch`.
     fn send(&mut self, batch: &Batch) -> Sent;
 
-    /// Of the queries that were just taken: whether one was not, though some behind it were.
+    /// Whether a query of the last batch was not sent although later ones were.
     fn was_refused(&self, _index: usize) -> bool {
         false
     }
 
-    /// Shows what has come: its channel, when it was read, and the message. Returns how many came.
+    /// Shows each received message with its channel and the time it was read. Returns their number.
     fn receive(&mut self, clock: &Clock, each: &mut impl FnMut(usize, u64, &[u8])) -> usize;
 
     /// Waits until something has come, but no longer than this.
@@ -104,10 +104,10 @@ pub(crate) trait Transport {
     /// Makes a channel another one: a new socket, or a new connection.
     ///
     /// # Errors
-    /// There is none to be had; the channel stays.
+    /// No new one is available; the channel stays.
     fn renew(&mut self, channel: usize) -> io::Result<()>;
 
-    /// A channel that is to be renewed when nothing is under way on it any more.
+    /// A channel that must be renewed once it has no query under way.
     fn spent(&mut self) -> Option<usize> {
         None
     }
@@ -122,7 +122,7 @@ pub(crate) trait Transport {
         0
     }
 
-    /// Why nothing can be sent or received any more: then the load ends with it.
+    /// Why it can no longer send or receive: the load ends with this error.
     fn failure(&self) -> Option<&io::Error> {
         None
     }
@@ -142,7 +142,7 @@ pub(crate) trait Transport {
 #[derive(Clone, Debug)]
 pub(crate) struct ChannelOptions {
     pub server: SocketAddr,
-    /// Addresses to ask from, in turns; none: the kernel chooses.
+    /// Source addresses, used in turn; none: the kernel chooses.
     pub sources: Vec<SocketAddr>,
     /// Which of them was used last.
     pub next: usize,
@@ -228,7 +228,7 @@ impl Watched {
         self.events.clear();
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
         let room = rustix::buffer::spare_capacity(&mut self.events);
-        // Only a signal can make it fail: then it is asked again in the next turn.
+        // Only a signal can make it fail: the next turn calls it again.
         let _ = epoll::wait(&self.epoll, room, Some(&none));
         &self.events
     }
@@ -245,7 +245,7 @@ fn flags(writes: bool) -> epoll::EventFlags {
     }
 }
 
-/// Waits until there is something on one of these, to the nanosecond as far as the kernel goes.
+/// Waits until one of these is readable, with the precision of the kernel's timers.
 fn wait_for(fds: &mut [PollFd<'_>], length_ns: u64) {
     let time = Timespec {
         tv_sec: (length_ns / 1_000_000_000) as i64,

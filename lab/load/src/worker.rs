@@ -1,4 +1,4 @@
-//! One thread of a load: sends what is due, takes what comes, and never waits past a due time.
+//! One thread of a load: sends due queries, receives answers, and never sleeps past a due time.
 
 use crate::arrivals::{Arrivals, Plan, Rate, Spacing, ThreadShare};
 use crate::clock::Clock;
@@ -13,10 +13,10 @@ use crate::transport::{Batch, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 
-/// A thread wakes so long before a query is due, and keeps the CPU until it is: waking up takes
-/// some microseconds, more on a virtual machine.
+/// A thread wakes this long before a query is due, and spins until then: waking up takes some
+/// microseconds, more on a virtual machine.
 const SPIN_NS: u64 = 60_000;
-/// A thread that has nothing to do looks up at least this often, to see whether it is to stop.
+/// The longest sleep of an idle thread, which then checks whether it must stop.
 const NAP_MAX_NS: u64 = 50_000_000;
 /// Queries due before the end may still leave for this long after it; then they are unsent.
 const GRACE_NS: u64 = 1_000_000_000;
@@ -51,7 +51,7 @@ pub(crate) struct Worker<'a, W> {
     left: u64,
     channels: usize,
     channel: usize,
-    /// A channel that takes no more until it is renewed, and when the next one is.
+    /// A channel that sends nothing until it is renewed, and the time of the next renewal.
     retiring: Option<usize>,
     churn_at: u64,
     next_churned: usize,
@@ -167,7 +167,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         ThreadResult { busy_ns, table_bytes, dropped, detoured, failure }
     }
 
-    /// Whether nothing more is to be sent.
+    /// Whether all queries were sent.
     fn is_over(&self, now: u64) -> bool {
         let waiting = !self.batch.is_empty();
         let chained =
@@ -216,7 +216,7 @@ impl<'a, W: Transport> Worker<'a, W> {
             && self.recorder.table.len_of(channel) == 0
             && !waits(channel)
         {
-            // Where there is no other to be had, this one continues.
+            // If no new one is available, this one continues.
             if self.transport.renew(channel).is_ok() {
                 self.recorder.table.renew(channel);
             }
@@ -230,7 +230,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         if let Ok(empty) = self.line.back.try_recv() {
             self.recorder.part.until_ns = now;
             let part = std::mem::replace(&mut self.recorder.part, empty);
-            // There are no more parts than there is room for.
+            // There is room for all parts.
             let _ = self.line.out.try_send((self.line.index, part));
         }
     }
@@ -251,7 +251,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         let until = until.saturating_sub(SPIN_NS).min(timeout).min(self.publish_at);
         match until > now {
             true => self.transport.wait((until - now).min(NAP_MAX_NS)),
-            // Whatever receives on this CPU must not wait for the end of a time slice.
+            // A receiver on this CPU must not wait for the end of a time slice.
             false => std::thread::yield_now(),
         }
     }
@@ -268,7 +268,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         }
     }
 
-    /// Sends what is due; whether anything was.
+    /// Sends the due queries. Returns whether there were any.
     fn send(&mut self, now: u64) -> bool {
         if self.batch.is_empty() {
             self.gather(now);
@@ -322,7 +322,7 @@ impl<'a, W: Transport> Worker<'a, W> {
             && self.transport.takes(channel) > 0
     }
 
-    /// Takes from the plan what is due by now: when it was. In a closed loop that is now.
+    /// Takes the next due query from the plan. Returns its due time: in a closed loop, now.
     fn take(&mut self, now: u64) -> Option<u64> {
         if self.left == 0 {
             return None;
@@ -350,7 +350,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         if self.options.spin_ns > 0 { 1 } else { BATCH_MAX }
     }
 
-    /// Writes what is due into the batch, all of it for one channel.
+    /// Writes the due queries into the batch, all for one channel.
     fn gather(&mut self, now: u64) {
         self.batch.clear();
         match self.source {
@@ -375,7 +375,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         }
     }
 
-    /// Takes a place for the query that was written last, and closes it.
+    /// Takes a place for the last written query, and completes it.
     fn enter(&mut self, due: u64, asked: QuestionInfo, tag: u32) {
         let QuestionInfo { question_len, identity, .. } = asked;
         let new = NewQuery { due, sent: due, identity, question_len, tag };
@@ -403,7 +403,7 @@ impl<'a, W: Transport> Worker<'a, W> {
             let counts = &mut self.recorder.part.counts;
             counts.lookups += 1;
             if !fleet.begin(fleet.pick(random), due, channel as u32) {
-                // Its first two queries are what is not sent.
+                // Its first two queries count as unsent.
                 counts.lookups_failed += 1;
                 counts.planned += 2;
                 counts.crowded += 2;
@@ -437,7 +437,7 @@ impl<'a, W: Transport> Worker<'a, W> {
         }
     }
 
-    /// No channel takes what is due. Drops the query if the table is full, else delays it.
+    /// No channel accepts the due query. Drops the query if the table is full, else delays it.
     fn crowd_out(&mut self, now: u64) {
         let full = (0..self.channels).all(|channel| self.recorder.table.room_of(channel) == 0);
         if !full || !self.options.is_open() {

@@ -264,7 +264,7 @@ impl Bundle {
         Self::parse(&text).map_err(told)
     }
 
-    /// Writes a bundle file: first beside it, then renamed, so that a half-written one never has
+    /// Writes a bundle file: under another name, then renamed, so that an incomplete one never has
     /// its name.
     ///
     /// # Errors
@@ -274,7 +274,7 @@ impl Bundle {
     }
 }
 
-/// Writes a file by its whole new contents: beside it first, then renamed.
+/// Replaces the contents of a file: first written under another name, then renamed.
 ///
 /// # Errors
 /// It cannot be written; with the path.

@@ -1,4 +1,4 @@
-//! Charts and tables of a report. Behind each chart stands a table of its data.
+//! Charts and tables of a report. Each chart is followed by a table of its data.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -62,7 +62,7 @@ impl CostRecord {
         })
     }
 
-    /// What is wrong in it: raw data that contradicts itself.
+    /// The contradictions in its raw data.
     pub fn errors(&self) -> Vec<String> {
         let mut errors = self.run.errors();
         let Counters { seconds, task_clock_ns, .. } = self.counters;

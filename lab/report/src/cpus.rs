@@ -29,11 +29,11 @@ pub struct CpuStep {
     pub key: String,
     /// Its title.
     pub title: String,
-    /// What runs beside what.
+    /// Which workloads run together.
     pub about: String,
     /// Repeated runs of each setting.
     pub series: Vec<CpuSeries>,
-    /// What was not run, and why.
+    /// The runs that were left out, and why.
     pub skipped: Vec<String>,
 }
 
@@ -43,13 +43,13 @@ pub struct CpuStep {
 pub struct CpuSeries {
     /// What was measured, such as `memory-bound kernel`.
     pub workload: String,
-    /// Who has which quality of service.
+    /// The quality of service of each workload.
     pub setting: String,
     /// Whether the manager ran.
     pub is_managed: bool,
     /// Its runs.
     pub runs: Vec<CpuRun>,
-    /// Each run beside the best of this workload in all settings of the experiment: 1 is the best.
+    /// Each run relative to the best of this workload in all settings: 1 is the best.
     pub normalized: Vec<f64>,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventRecord {
-    /// What happens, such as `reload`.
+    /// The event, such as `reload`.
     pub name: String,
     /// The command that makes it happen.
     pub command: String,
@@ -73,7 +73,7 @@ impl EventResult {
 }
 
 impl EventRecord {
-    /// What is wrong in it; none: nothing.
+    /// The contradictions in it.
     pub fn error(&self) -> Option<String> {
         let in_order = self.intervals.windows(2).all(|two| two[0].until_s < two[1].until_s);
         match in_order && self.result == EventResult::of(&self.intervals, self.seconds) {

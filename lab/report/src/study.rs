@@ -1,4 +1,4 @@
-//! Reproduced studies: steps, figures beside the original's, and findings.
+//! Reproduced studies: steps, their figures compared with the original's, and findings.
 
 use lab::record::{IntervalRecord, RunRecord};
 use lab_host::core_sets::Distance;
@@ -94,7 +94,7 @@ pub struct Step {
 pub struct Group {
     /// Its label, such as `2 processes`.
     pub label: String,
-    /// The number that it is drawn over, such as processes.
+    /// Its value on the x axis, such as the number of processes.
     pub number: f64,
     /// Indexes of its runs.
     pub runs: Vec<usize>,
@@ -134,7 +134,7 @@ impl Range {
     }
 }
 
-/// A finding of the original, beside today's runs.
+/// A finding of the original, compared with today's runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Finding {
@@ -157,7 +157,7 @@ impl Finding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingOutcome {
-    /// It holds here.
+    /// It is confirmed here.
     Holds,
     /// It does not.
     DoesNotHold,

@@ -14,7 +14,7 @@ use crate::usl::Usl;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Sweep {
-    /// The setting that the fit is over, such as `processes`.
+    /// The variable of the fit, such as `processes`.
     pub scale: String,
     /// Points in their order.
     pub points: Vec<Point>,
@@ -28,13 +28,13 @@ pub struct Sweep {
 pub struct Point {
     /// Its settings.
     pub settings: BTreeMap<String, String>,
-    /// The class of core sets that it stands for, such as `two cores, one L2`; and its members.
+    /// The class of core sets that it represents, such as `two cores, one L2`, and its members.
     pub class: Option<CoreClass>,
     /// Indexes of its runs.
     pub runs: Vec<usize>,
     /// Answers a second.
     pub rate: Option<MedianEstimate>,
-    /// What an answer costs, of one more run; none: not asked for, or not known.
+    /// The costs of an answer, from one more run; `None`: not wanted, or not known.
     pub costs: Option<Box<CostRecord>>,
     /// Why it was not measured.
     pub skipped: Option<String>,

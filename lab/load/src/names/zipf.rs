@@ -61,7 +61,7 @@ impl Zipf {
 mod tests {
     use super::*;
 
-    /// Chi-squared over the ranks, for so many draws.
+    /// Chi-squared over the ranks, for this many draws.
     fn chi_squared(zipf: &Zipf, exponent: f64, ranks: usize, draws: usize) -> f64 {
         let mut random = Random::new(1, 0);
         let mut seen = vec![0.0; ranks];

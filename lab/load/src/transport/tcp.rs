@@ -161,7 +161,7 @@ impl Tcp {
 }
 
 impl Connection {
-    /// Hands over what waits, as far as it goes; false: the connection has failed.
+    /// Writes as much of the waiting bytes as the kernel accepts; false: the connection has failed.
     fn flush(&mut self) -> bool {
         if self.out.is_empty() {
             return true;

@@ -21,7 +21,7 @@ const CONTROL: usize = unsafe { libc::CMSG_SPACE(2) } as usize;
 // SAFETY: as above.
 const CONTROL_LEN: usize = unsafe { libc::CMSG_LEN(2) } as usize;
 
-/// A control message that says how long each piece is, of what leaves or of what came.
+/// A control message with the length of each datagram of a joined message, outgoing or incoming.
 #[derive(Clone, Copy)]
 #[repr(C, align(8))]
 struct Control([u8; CONTROL]);
@@ -44,7 +44,7 @@ impl Control {
         self.0[at..at + 2].copy_from_slice(&len.to_ne_bytes());
     }
 
-    /// How long the pieces are that the kernel joined; nothing where it did not.
+    /// The length of each datagram if the kernel joined several; else `None`.
     fn joined(&self, len: usize) -> Option<usize> {
         // SAFETY: the header is plain old data; unaligned is allowed.
         let header = unsafe { self.0.as_ptr().cast::<libc::cmsghdr>().read_unaligned() };
@@ -68,7 +68,7 @@ pub(crate) struct Udp {
     inlet: ReceiveBuffers,
 }
 
-/// Headers of what leaves. What they point at is set for each call.
+/// Headers of outgoing messages. Their pointers are set for each call.
 pub(super) struct Out {
     headers: Vec<libc::mmsghdr>,
     vectors: Vec<libc::iovec>,
@@ -77,7 +77,7 @@ pub(super) struct Out {
     counts: Vec<usize>,
 }
 
-/// Headers of what comes, each with its part of one buffer; never moved.
+/// Headers of incoming messages, each with its part of one buffer; never moved.
 struct ReceiveBuffers {
     headers: Vec<libc::mmsghdr>,
     /// Buffers of the headers.
@@ -138,7 +138,7 @@ impl ReceiveBuffers {
         let len = (header.msg_len as usize).min(JOINED_MAX);
         let message = &buffer[index * STRIDE..index * STRIDE + len];
         let joined = controls[index].joined(header.msg_hdr.msg_controllen as _);
-        // The next call is to find room for its own.
+        // The next call writes its own control message there.
         header.msg_hdr.msg_controllen = CONTROL as _;
         message.chunks(joined.unwrap_or(len).max(1))
     }
@@ -232,7 +232,7 @@ impl Udp {
         Ok(Self { channels, sockets, watched, ready, segments, out, inlet })
     }
 
-    /// Where a channel asks from.
+    /// The source address of a channel.
     ///
     /// # Errors
     /// The kernel does not report it.
@@ -240,7 +240,7 @@ impl Udp {
         Ok(rustix::net::getsockname(&self.sockets[channel])?.try_into()?)
     }
 
-    /// To be watched: readable when something has come by any of them.
+    /// A descriptor to watch: it is readable when one of the sockets is.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.watched.epoll.as_fd()
     }
@@ -332,7 +332,7 @@ fn open(channels: &mut ChannelOptions, joins: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Whether the kernel says that it cannot cut a datagram here.
+/// Whether the error means that the kernel cannot segment messages here.
 pub(super) fn is_about_segments(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

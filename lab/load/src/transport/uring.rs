@@ -1,5 +1,5 @@
-//! io_uring: each socket has one receive that continues for ever and fills buffers that the kernel
-//! was lent; one call hands over a batch of queries, and brings what came meanwhile.
+//! io_uring: each socket has one multishot receive, which fills buffers that the kernel owns
+//! meanwhile. One system call submits a batch of queries and returns the messages received so far.
 
 mod buffer_ring;
 
@@ -24,7 +24,7 @@ const GROUP: u16 = 0;
 /// Entries of the submission and completion queues: for all buffers, sends and ends.
 const ENTRIES: u32 = 4 * BATCH_MAX as u32;
 const COMPLETIONS: u32 = 4 * buffer_ring::BUFFERS as u32;
-/// IORING_ENTER_GETEVENTS: completions that wait for us to come by are made.
+/// IORING_ENTER_GETEVENTS: deferred completions are run.
 const GET_EVENTS: u32 = 1;
 
 /// An answer in a buffer.
@@ -60,7 +60,7 @@ pub(crate) struct Uring {
     failed: Vec<(usize, i32)>,
     /// Queries of the batch that were not, though some behind them were.
     refused: Vec<usize>,
-    /// Why the ring takes nothing any more.
+    /// Why the ring accepts no more requests.
     failure: Option<io::Error>,
 }
 
@@ -112,7 +112,7 @@ impl Uring {
         }
     }
 
-    /// Hands over all that is queued, and takes what has completed.
+    /// Submits the queued requests, and reads the completions.
     fn hand_over(&mut self) {
         loop {
             self.buffer_ring.show();
@@ -136,7 +136,7 @@ impl Uring {
         }
     }
 
-    /// Takes what has completed.
+    /// Reads the completions.
     fn drain(&mut self) {
         let Self { ring, buffer_ring, channels, came, unarmed, failed, .. } = self;
         for completion in ring.completion() {
@@ -215,7 +215,7 @@ fn is_busy(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY | libc::ENOMEM))
 }
 
-/// A ring that one thread uses, and that does its work when that thread comes by.
+/// A ring for one thread, which runs its deferred work when that thread enters the kernel.
 fn open() -> io::Result<IoUring> {
     IoUring::builder()
         .setup_single_issuer()
@@ -226,8 +226,8 @@ fn open() -> io::Result<IoUring> {
 
 impl Drop for Uring {
     fn drop(&mut self) {
-        // Nothing may write into buffers that are given back. If this fails, what is under way ends
-        // with the ring, a little later than the buffers: they are kept.
+        // Nothing may write into freed buffers. If this fails, requests under way end with the
+        // ring, after the buffers would be freed: so they are leaked.
         if self.ring.submitter().register_sync_cancel(None, CancelBuilder::any()).is_err() {
             self.buffer_ring.keep();
         }
@@ -287,7 +287,7 @@ impl Transport for Uring {
 
     fn wait(&mut self, length_ns: u64) {
         self.arm();
-        // Handing something over may have brought answers.
+        // The submission may have completed receives.
         if !self.came.is_empty() {
             return;
         }
@@ -304,7 +304,7 @@ impl Transport for Uring {
     fn renew(&mut self, channel: usize) -> io::Result<()> {
         let socket = self.makes.datagrams()?;
         let old = receive_of(channel, self.channels[channel].turn);
-        // A receive holds its socket, though we close it.
+        // A receive keeps its socket open after it is closed here.
         self.push(&opcode::AsyncCancel::new(old).build().user_data(CALL_OFF));
         let turn = self.channels[channel].turn.wrapping_add(1);
         self.hand_over();

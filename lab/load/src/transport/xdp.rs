@@ -1,9 +1,8 @@
 //! AF_XDP: whole frames without the network stack, in rings that are shared with the kernel.
 //!
-//! A channel has a socket of the kernel's as well. It holds the channel's port, so that no other
-//! process on this host asks from there; and what the program does not let in comes by it: answers
-//! in fragments, answers longer than a frame, and those that the device puts into another queue
-//! than that of the thread which asked.
+//! A channel also has a socket of the kernel. It reserves the channel's port, so that no other
+//! process on this host uses it, and it receives what the program passes to the kernel: fragments,
+//! answers longer than a frame, and answers that the device put into the queue of another thread.
 
 mod post;
 mod route;
@@ -23,8 +22,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The part that threads of a load share: the interface, and the program there that lets their
-/// answers in. The first of them attaches it; it is gone with this, and with the process however
-/// that ends.
+/// answers in. The first thread attaches it. It is detached when this is dropped, and when the
+/// process ends, in whichever way.
 #[derive(Debug, Default)]
 pub(crate) struct AttachOnce(Mutex<Option<Open>>);
 
@@ -71,7 +70,7 @@ impl AttachOnce {
         Ok(opened)
     }
 
-    /// Has answers to these come by a thread's queue, instead of those to others.
+    /// Replaces the ports whose answers the queue of a thread receives.
     fn change(&self, queue: u32, old: Option<SocketAddr>, new: SocketAddr) -> io::Result<()> {
         let mut guard = self.lock();
         let Some(Open { program, .. }) = guard.as_mut() else { return Ok(()) };
@@ -109,7 +108,7 @@ pub(crate) struct Xdp {
     watch: SocketWatch,
     /// The channels' sockets.
     under: Udp,
-    /// Answers that came by these.
+    /// Answers that these received.
     detoured: u64,
     attach: Arc<AttachOnce>,
 }
@@ -179,8 +178,8 @@ impl Transport for Xdp {
     }
 
     fn dropped(&self) -> u64 {
-        // A kernel that does not report drops counts as none. What had no frame to be received into
-        // is among those dropped.
+        // A kernel that does not report drops counts as 0. Packets for which there was no frame are
+        // dropped packets, too.
         let losses = self.watch.losses().unwrap_or_default();
         losses.dropped + losses.ring_full
     }

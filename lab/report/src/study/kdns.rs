@@ -8,7 +8,7 @@ use super::{Finding, FindingOutcome, Step};
 
 /// The slowest answer to one client of KDNS, µs.
 const SLOWEST_US: f64 = 226.0;
-/// By how much the times of own names may rise beside forwarded queries that hang.
+/// By how much the times of own names may rise while forwarded queries hang.
 const RISE: f64 = 1.5;
 /// How many times as long as before a side waits for its CPU where something else holds it.
 const HELD: f64 = 3.0;
@@ -88,7 +88,7 @@ fn times(runs: &[&RunRecord]) -> Option<[f64; 3]> {
     Some([p99_us, generator_ms, waited(|run| run.measurements.server.as_ref())])
 }
 
-/// Own names beside forwarded queries that hang, which the article did not measure.
+/// Own names while forwarded queries hang, which the article did not measure.
 pub fn with_hanging_queries(step: Option<&Step>, all: &[RunRecord]) -> Finding {
     let claim = "Own names are answered as fast while 1,000 forwarded queries a second hang \
                  (not in the article)";

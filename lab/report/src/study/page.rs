@@ -24,7 +24,7 @@ pub const STEP_COLUMNS: [&str; 12] = [
     "limited by",
 ];
 
-/// How to read the columns, and by which rule an echo decided.
+/// How to read the columns, and the rule by which the echo was judged.
 pub fn step_comment(all: &[RunRecord]) -> String {
     let mut text = "Times are of all runs of a setting, the mean p99 that of each run. Where \
                     queries are sent at a fixed rate, a time begins when its query was due, so a \

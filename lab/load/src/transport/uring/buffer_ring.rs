@@ -1,4 +1,4 @@
-//! Buffers that are lent to the kernel, which fills them with what it receives.
+//! Buffers that the kernel fills with received messages.
 
 use crate::limits::RING_BUFFER_BYTES;
 use io_uring::types::BufRingEntry;
@@ -63,7 +63,7 @@ impl BufferRing {
         self.tail = self.tail.wrapping_add(1);
     }
 
-    /// Shows the kernel what has been lent.
+    /// Gives the kernel the added buffers.
     #[inline]
     pub fn show(&mut self) {
         // SAFETY: the tail is in the ring's first entry, aligned for its type; we alone write it.

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 /// A port that no channel has.
 const NO_CHANNEL: u32 = u32::MAX;
 
-/// A channel: where it asks from.
+/// A channel: the source of its queries.
 #[derive(Debug)]
 struct Channel {
     local: SocketAddr,
@@ -66,12 +66,12 @@ impl<F: Frames> Post<F> {
         Channel { local, transport, next: NO_CHANNEL }
     }
 
-    /// Where a channel asks from.
+    /// The source address of a channel.
     pub fn local(&self, channel: usize) -> SocketAddr {
         self.channels[channel].local
     }
 
-    /// Has a channel ask from elsewhere.
+    /// Changes the source address of a channel.
     pub fn change(&mut self, channel: usize, local: SocketAddr) {
         let (port, next) = (usize::from(self.local(channel).port()), self.channels[channel].next);
         // Out of the channels of its port.
@@ -120,7 +120,7 @@ impl<F: Frames> Post<F> {
         Sent { taken, refused: false }
     }
 
-    /// Whether it goes on sending only if it is asked to soon.
+    /// Whether it must be triggered soon to continue sending.
     pub fn is_stuck(&self) -> bool {
         self.is_full || self.frames.is_stuck()
     }
@@ -158,7 +158,7 @@ impl<F: Frames> Post<F> {
         }
     }
 
-    /// Why nothing can be sent or received any more.
+    /// Why it can no longer send or receive.
     pub fn failure(&self) -> Option<&io::Error> {
         self.failure.as_ref()
     }

@@ -1,4 +1,4 @@
-//! The client: many questions outstanding over one UDP socket, one at a time over TCP.
+//! The client: many queries outstanding over one UDP socket, one at a time over TCP.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -12,12 +12,12 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_
 use crate::Result;
 use crate::limits::{Patience, WINDOW};
 use crate::names::Name;
-use crate::questions::Question;
+use crate::queries::Query;
 
 /// Flags in the third byte of a reply: QR and AA.
 const QR_AA: u8 = 0x84;
 
-/// The replies, in the order of the questions; `None`: no reply.
+/// The replies, in the order of the queries; `None`: no reply.
 pub type Replies = Vec<Option<Vec<u8>>>;
 
 struct Pending {
@@ -119,7 +119,7 @@ pub fn ask_tcp(server: SocketAddrV4, packets: &[Vec<u8>], patience: Patience) ->
         .collect()
 }
 
-/// One question and its answer over an open stream.
+/// One query and its answer over an open stream.
 pub fn exchange(
     stream: &mut TcpStream,
     packet: &[u8],
@@ -161,7 +161,7 @@ pub fn connect_from(
 
 /// True when `server` answers with authority for the SOA of `zone`.
 pub fn is_authority(server: SocketAddrV4, zone: &Name) -> bool {
-    let packet = Question::new(zone.clone(), Rtype::SOA).to_wire();
+    let packet = Query::new(zone.clone(), Rtype::SOA).to_wire();
     let patience = Patience { timeout: Duration::from_millis(200), tries: 1 };
     let replies = ask_udp(server, &[packet], patience);
     let reply = replies.ok().and_then(|mut replies| replies.pop()).flatten();

@@ -1,11 +1,11 @@
-//! Two replies to one question, compared aspect by aspect.
+//! Two replies to one query, compared aspect by aspect.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use domain::base::iana::{Class, Rtype};
 
-use crate::questions::{COOKIE, Question};
+use crate::queries::{COOKIE, Query};
 use crate::reply::{Opt, Record, Reply, Section};
 use crate::server::Software;
 use crate::world::World;
@@ -52,8 +52,10 @@ const ASPECTS: [Aspect; 10] = [
     Aspect::Edns,
 ];
 
-/// What a peer or the subject said; nothing is silence.
-pub type Said = Option<Reply>;
+/// Words about a query and its replies, which `reasons.toml` uses.
+type Tags = BTreeSet<&'static str>;
+/// The reply of a server; `None`: there was none.
+pub type Response = Option<Reply>;
 
 /// One aspect in which the subject and one peer do not agree.
 #[derive(Clone, Debug)]
@@ -64,7 +66,7 @@ pub struct Difference {
     pub peer: Software,
     /// True when all peers agree in this aspect, and so the subject stands alone.
     pub alone: bool,
-    /// What holds of the question and the two replies: the words `reasons.toml` is written in.
+    /// What holds of the query and the two replies: the words `reasons.toml` is written in.
     pub tags: BTreeSet<&'static str>,
     /// The subject's RCODE and the peer's.
     pub rcodes: (u16, u16),
@@ -79,9 +81,9 @@ pub struct Difference {
 /// All differences between `ours` and each peer's reply.
 pub fn compare(
     world: &World,
-    question: &Question,
-    ours: &Said,
-    peers: &[(Software, Said)],
+    query: &Query,
+    ours: &Response,
+    peers: &[(Software, Response)],
 ) -> Vec<Difference> {
     let mut found = Vec::new();
     for (peer, theirs) in peers {
@@ -95,11 +97,11 @@ pub fn compare(
         if aspects.is_empty() {
             continue;
         }
-        let tags = tags(world, question, ours, theirs);
+        let tags = tags(world, query, ours, theirs);
         for aspect in aspects {
             let alone = stands_alone(aspect, peers);
             let (ours_only, theirs_only) = only(aspect, ours, theirs);
-            let rcode = |said: &Said| said.as_ref().map_or(u16::MAX, |reply| reply.rcode);
+            let rcode = |one: &Response| one.as_ref().map_or(u16::MAX, |reply| reply.rcode);
             let rcodes = (rcode(ours), rcode(theirs));
             let options = options(ours, theirs);
             let (tags, peer) = (tags.clone(), *peer);
@@ -120,9 +122,9 @@ pub fn compare(
 
 /// True when all peers agree. About a section they do only where they agree in the RCODE too, and
 /// none of them was cut: a FORMERR is no witness that an answer is empty.
-fn stands_alone(aspect: Aspect, peers: &[(Software, Said)]) -> bool {
+fn stands_alone(aspect: Aspect, peers: &[(Software, Response)]) -> bool {
     let alike = |aspect| peers.windows(2).all(|pair| reply_alike(aspect, &pair[0].1, &pair[1].1));
-    let whole = || alike(Aspect::Rcode) && !peers.iter().any(|(_, said)| is_cut(said));
+    let whole = || alike(Aspect::Rcode) && !peers.iter().any(|(_, response)| is_cut(response));
     peers.len() > 1 && alike(aspect) && (!is_section(aspect) || whole())
 }
 
@@ -130,11 +132,11 @@ fn is_section(aspect: Aspect) -> bool {
     matches!(aspect, Aspect::Answer | Aspect::Authority | Aspect::Additional)
 }
 
-fn is_cut(said: &Said) -> bool {
-    said.as_ref().is_some_and(|reply| reply.tc)
+fn is_cut(response: &Response) -> bool {
+    response.as_ref().is_some_and(|reply| reply.tc)
 }
 
-fn reply_alike(aspect: Aspect, a: &Said, b: &Said) -> bool {
+fn reply_alike(aspect: Aspect, a: &Response, b: &Response) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => aspect == Aspect::Silence || agree(aspect, a, b),
         (None, None) => true,
@@ -208,8 +210,8 @@ fn section(aspect: Aspect, reply: &Reply) -> Option<&Section> {
     }
 }
 
-fn only(aspect: Aspect, ours: &Said, theirs: &Said) -> (BTreeSet<Rtype>, BTreeSet<Rtype>) {
-    let section = |said| Option::as_ref(said).and_then(|reply| section(aspect, reply));
+fn only(aspect: Aspect, ours: &Response, theirs: &Response) -> (BTreeSet<Rtype>, BTreeSet<Rtype>) {
+    let section = |response| Option::as_ref(response).and_then(|reply| section(aspect, reply));
     let (Some(ours), Some(theirs)) = (section(ours), section(theirs)) else {
         return Default::default();
     };
@@ -218,9 +220,9 @@ fn only(aspect: Aspect, ours: &Said, theirs: &Said) -> (BTreeSet<Rtype>, BTreeSe
 }
 
 /// The codes of the options that only one of the two has, where both have OPT.
-fn options(ours: &Said, theirs: &Said) -> (BTreeSet<u16>, BTreeSet<u16>) {
-    let codes = |said| {
-        let opt = Option::as_ref(said).and_then(|reply: &Reply| reply.opt.as_ref())?;
+fn options(ours: &Response, theirs: &Response) -> (BTreeSet<u16>, BTreeSet<u16>) {
+    let codes = |response| {
+        let opt = Option::as_ref(response).and_then(|reply: &Reply| reply.opt.as_ref())?;
         Some(opt.options.iter().copied().collect::<BTreeSet<u16>>())
     };
     let (Some(ours), Some(theirs)) = (codes(ours), codes(theirs)) else {
@@ -285,18 +287,15 @@ pub const TAGS: [(&str, &str); 41] = [
     ("no-room", "what one of the two left out would not have fitted the client's size"),
 ];
 
-fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTreeSet<&'static str> {
-    let mut tags = question_tags(world, question);
+fn tags(world: &World, query: &Query, ours: &Response, theirs: &Response) -> Tags {
+    let mut tags = query_tags(world, query);
     let mut set = |tag, holds: bool| tags.extend(holds.then_some(tag));
     let none = Reply::default();
     let (ours, theirs) = (ours.as_ref().unwrap_or(&none), theirs.as_ref().unwrap_or(&none));
-    let long = if ours.chain(&question.name).len() > theirs.chain(&question.name).len() {
-        ours
-    } else {
-        theirs
-    };
-    let chain = long.chain(&question.name);
-    let start = zone::nearest(&world.zones, &question.name);
+    let long =
+        if ours.chain(&query.name).len() > theirs.chain(&query.name).len() { ours } else { theirs };
+    let chain = long.chain(&query.name);
+    let start = zone::nearest(&world.zones, &query.name);
     let has = |rtype| [ours, theirs].iter().any(|r| r.answer.iter().any(|r| r.rtype == rtype));
     set("chain", has(Rtype::CNAME));
     set("dname", has(Rtype::DNAME));
@@ -319,36 +318,36 @@ fn tags(world: &World, question: &Question, ours: &Said, theirs: &Said) -> BTree
     );
     let refers = ours.authority.iter().any(|record| record.rtype == Rtype::NS);
     set("referral", refers && !ours.aa && ours.rcode == 0 && ours.answer.is_empty());
-    set("tight", (ours.length + question.name.len()) * 4 > question.room() * 3);
+    set("tight", (ours.length + query.name.len()) * 4 > query.room() * 3);
     set("opt-ours", ours.opt.is_some() && theirs.opt.is_none());
     set("opt-theirs", ours.opt.is_none() && theirs.opt.is_some());
     set("opt-fields", differs_in_fields(ours, theirs));
     set("tc-ours", ours.tc);
     set("tc-theirs", theirs.tc);
-    let no_room = |short, long| no_room(world, question, short, long);
+    let no_room = |short, long| no_room(world, query, short, long);
     set("no-room", no_room(ours, theirs) || no_room(theirs, ours));
     tags
 }
 
-fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
+fn query_tags(world: &World, query: &Query) -> Tags {
     let mut tags = BTreeSet::new();
     let mut set = |tag, holds: bool| tags.extend(holds.then_some(tag));
-    // DS is a question for the parent (RFC 4035 §3.1.4.1).
-    let above = crate::names::parent(&question.name).filter(|_| question.qtype == Rtype::DS);
+    // DS is a query for the parent (RFC 4035 §3.1.4.1).
+    let above = crate::names::parent(&query.name).filter(|_| query.qtype == Rtype::DS);
     let zone = above.and_then(|above| zone::nearest(&world.zones, &above));
-    let zone = zone.or_else(|| zone::nearest(&world.zones, &question.name));
+    let zone = zone.or_else(|| zone::nearest(&world.zones, &query.name));
     set("outside", zone.is_none());
-    set("literal", crate::names::first_label(&question.name) == b"*");
-    set("nul", question.name.iter().any(|label| label.as_slice().contains(&0)));
+    set("literal", crate::names::first_label(&query.name) == b"*");
+    set("nul", query.name.iter().any(|label| label.as_slice().contains(&0)));
     if let Some(zone) = zone {
         let above = crate::names::parent(&zone.name);
         let parent = above.is_some_and(|up| zone::nearest(&world.zones, &up).is_some());
-        set("apex", zone.name == question.name);
-        set("child-apex", parent && zone.name == question.name);
-        let cut = zone.cut_above(&question.name);
-        set("cut", cut.as_ref() == Some(&question.name));
-        set("occluded", cut.is_some_and(|cut| cut != question.name));
-        let mut up = Some(question.name.clone());
+        set("apex", zone.name == query.name);
+        set("child-apex", parent && zone.name == query.name);
+        let cut = zone.cut_above(&query.name);
+        set("cut", cut.as_ref() == Some(&query.name));
+        set("occluded", cut.is_some_and(|cut| cut != query.name));
+        let mut up = Some(query.name.clone());
         while let Some(name) = up.filter(|name| zone.holds(name)) {
             up = crate::names::parent(&name);
             set("hash-owner", zone.is_hash(&name));
@@ -360,29 +359,29 @@ fn question_tags(world: &World, question: &Question) -> BTreeSet<&'static str> {
                 crate::names::first_label(&name) == b"*" && zone.nodes.contains_key(&name),
             );
         }
-        set("insecure-name", zone.is_insecure(&question.name));
+        set("insecure-name", zone.is_insecure(&query.name));
         set("signed", zone.signing != Signing::Unsigned);
         set("nsec3", matches!(zone.signing, Signing::Nsec3 | Signing::OptOut));
         set("optout", zone.signing == Signing::OptOut);
     }
-    set("class", !matches!(question.class, Class::IN | Class::ANY));
-    set("class-any", question.class == Class::ANY);
-    set("edns", question.edns.is_some());
-    set("do", question.wants_dnssec());
-    if let Some(edns) = &question.edns {
+    set("class", !matches!(query.class, Class::IN | Class::ANY));
+    set("class-any", query.class == Class::ANY);
+    set("edns", query.edns.is_some());
+    set("do", query.wants_dnssec());
+    if let Some(edns) = &query.edns {
         set("edns-version", edns.version != 0);
         set("cookie", edns.options.iter().any(|(code, _)| *code == COOKIE));
-        set("edns-flags", edns.flags & !crate::questions::DO != 0);
+        set("edns-flags", edns.flags & !crate::queries::DO != 0);
     }
-    set("ad", question.flags & 0x20 != 0);
-    set("cd", question.flags & 0x10 != 0);
-    set("z", question.flags & 0x40 != 0);
+    set("ad", query.flags & 0x20 != 0);
+    set("cd", query.flags & 0x10 != 0);
+    set("z", query.flags & 0x40 != 0);
     tags
 }
 
 /// True when `short` lacks record sets that `long` has, and none of them would have fitted, with
 /// its signature where it has one, and an owner compressed but for its first label.
-fn no_room(world: &World, question: &Question, short: &Reply, long: &Reply) -> bool {
+fn no_room(world: &World, query: &Query, short: &Reply, long: &Reply) -> bool {
     let missing: Vec<&Record> = [Aspect::Authority, Aspect::Additional]
         .into_iter()
         .filter_map(|aspect| Some((section(aspect, short)?, section(aspect, long)?)))
@@ -393,13 +392,13 @@ fn no_room(world: &World, question: &Question, short: &Reply, long: &Reply) -> b
         let zone = zone::nearest(&world.zones, &first.owner).filter(|zone| {
             zone.signing != Signing::Unsigned && zone.cut_above(&first.owner).is_none()
         });
-        let signed = zone.filter(|_| question.wants_dnssec() && first.rtype != Rtype::RRSIG);
+        let signed = zone.filter(|_| query.wants_dnssec() && first.rtype != Rtype::RRSIG);
         let signature = signed.map_or(0, |zone| SIGNATURE + zone.name.len());
         let label = crate::names::first_label(&first.owner).len() + 1;
         set.map(|record| 12 + record.data.len()).sum::<usize>() + label + signature
     };
     let least = missing.iter().map(|record| size(record)).min();
-    least.is_some_and(|size| short.length + size > question.room())
+    least.is_some_and(|size| short.length + size > query.room())
 }
 
 /// Bytes of an RRSIG record with an ECDSA P-256 signature, without its signer's name.
@@ -439,11 +438,11 @@ mod tests {
 
     fn compare_rcodes(ours: u16, peers: [u16; 3]) -> Vec<Difference> {
         let world = World { name: "test", zones: Vec::new() };
-        let said = |rcode| Some(Reply { rcode, ..Reply::default() });
+        let response = |rcode| Some(Reply { rcode, ..Reply::default() });
         let software = [Software::Knot, Software::Nsd, Software::Bind];
-        let peers: Vec<_> = software.into_iter().zip(peers.map(said)).collect();
-        let question = Question::new(name("example"), Rtype::A);
-        compare(&world, &question, &said(ours), &peers)
+        let peers: Vec<_> = software.into_iter().zip(peers.map(response)).collect();
+        let query = Query::new(name("example"), Rtype::A);
+        compare(&world, &query, &response(ours), &peers)
     }
 
     #[test]
@@ -465,8 +464,8 @@ mod tests {
         let world = World { name: "test", zones: Vec::new() };
         let faulty = Reply { faults: vec!["twice".into()], ..Reply::default() };
         let peers = [(Software::Knot, Some(Reply::default()))];
-        let question = Question::new(name("example"), Rtype::A);
-        let found = compare(&world, &question, &Some(faulty), &peers);
+        let query = Query::new(name("example"), Rtype::A);
+        let found = compare(&world, &query, &Some(faulty), &peers);
         assert!(found.len() == 1 && found[0].aspect == Aspect::Form);
     }
 

@@ -7,12 +7,12 @@ use crate::server::{Software, find_binary};
 
 /// A directory which is removed in the end, unless `DUNLIN_KEEP` is set.
 #[derive(Debug)]
-pub struct Scene {
+pub struct TestFolder {
     /// Where it is.
     pub path: PathBuf,
 }
 
-impl Scene {
+impl TestFolder {
     /// A fresh directory for `test`.
     pub fn new(test: &str) -> Result<Self> {
         let name = format!("dunlin-{test}-{}", std::process::id());
@@ -22,7 +22,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         if std::env::var_os("DUNLIN_KEEP").is_none() {
             // What cannot be removed is left to the system's own housekeeping.

@@ -1,9 +1,7 @@
-//! A link to a server that is slow, loses, lies or is cut, as a test says from one moment to the
-//! next.
+//! A link to a server that delays, loses, forges or cuts messages, as a test sets it.
 //!
-//! It stands between the subject and a real server, over UDP and TCP, so that what is right is
-//! the server's to say. Each datagram's way and what is done to it is the link's own: it needs no
-//! rights and no module of the kernel.
+//! It forwards UDP and TCP between the subject and a real server, which decides the right answers.
+//! The link needs no privileges and no kernel module.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -22,51 +20,51 @@ use crate::limits::{LINK_RECORDED_MAX, LINK_TAKEN_MAX, LINK_TURN};
 use crate::ports::free_address;
 use crate::random::Random;
 
-/// The address that every lie tells.
-pub const LIE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
-/// The zone that lies out of bailiwick are about.
+/// The address in every forged reply.
+pub const FORGED: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 66);
+/// The zone of forged records out of bailiwick.
 pub const VICTIM: &str = "other.test";
 
 /// What a link does to replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Manner {
+pub enum LinkFault {
     /// Nothing.
     #[default]
     Fair,
     /// Each takes so long.
     Slow(Duration),
-    /// Of a hundred datagrams, so many get lost: half of them questions.
+    /// This many of a hundred datagrams get lost, half of them queries.
     Lossy(u8),
     /// No datagram passes, without an error.
     Silent,
-    /// What is not a reply comes before each reply.
-    Lying(Lie),
-    /// What is not a reply comes instead of each reply.
-    OnlyLying(Lie),
+    /// A forged reply comes before each reply.
+    Lying(Forgery),
+    /// A forged reply comes instead of each reply.
+    OnlyLying(Forgery),
     /// SERVFAIL.
     Failing,
-    /// All is too long for a datagram.
+    /// Each reply is truncated.
     Truncating,
     /// The same, and streams end in the middle of the answer.
     Cutting,
 }
 
-/// What a lie is false in.
+/// What is wrong in a forged reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lie {
+pub enum Forgery {
     /// The id.
     Id,
     /// The port it comes from.
     Port,
-    /// The name that is asked for.
-    Question,
-    /// It tells addresses of names below [`VICTIM`], behind an alias and beside the answer.
+    /// The query name.
+    Query,
+    /// It has addresses of names below [`VICTIM`], after an alias and in other sections.
     Bailiwick,
 }
 
-/// A question as it came.
+/// A received query.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
+pub struct ReceivedQuery {
     /// The port it came from.
     pub port: u16,
     /// Its id.
@@ -77,8 +75,8 @@ pub struct Asked {
 
 /// A link, until it is dropped.
 #[derive(Debug)]
-pub struct Link {
-    /// Where the server is asked through it.
+pub struct FaultyLink {
+    /// The address of the server behind it.
     pub address: SocketAddrV4,
     inner: Arc<Inner>,
     threads: Vec<JoinHandle<()>>,
@@ -86,19 +84,19 @@ pub struct Link {
 
 #[derive(Debug)]
 struct Inner {
-    manner: Mutex<Manner>,
+    fault: Mutex<LinkFault>,
     ends: AtomicBool,
     lies: AtomicU64,
     streams: AtomicU64,
-    /// The questions that came, if they are wanted.
-    seen: Mutex<Option<Vec<Asked>>>,
+    /// The received queries, if they are wanted.
+    seen: Mutex<Option<Vec<ReceivedQuery>>>,
     server: SocketAddrV4,
     front: UdpSocket,
-    /// Another port, for lies.
+    /// Another port, for forged replies.
     other: UdpSocket,
 }
 
-impl Link {
+impl FaultyLink {
     /// A fair link to a server.
     pub fn open(server: SocketAddrV4) -> Result<Self> {
         let address = free_address(Ipv4Addr::LOCALHOST);
@@ -111,7 +109,7 @@ impl Link {
         front.set_nonblocking(true)?;
         listener.set_nonblocking(true)?;
         let inner = Arc::new(Inner {
-            manner: Mutex::default(),
+            fault: Mutex::default(),
             ends: AtomicBool::new(false),
             lies: AtomicU64::new(0),
             streams: AtomicU64::new(0),
@@ -129,17 +127,17 @@ impl Link {
     }
 
     /// Behaves like this from now on.
-    pub fn set(&self, manner: Manner) {
-        *self.inner.manner.lock().expect("no thread of a link panics") = manner;
+    pub fn set(&self, fault: LinkFault) {
+        *self.inner.fault.lock().expect("no thread of a link panics") = fault;
     }
 
-    /// Notes each question that comes from now on.
+    /// Notes each query that comes from now on.
     pub fn watch(&self) {
         *self.inner.seen.lock().expect("no thread of a link panics") = Some(Vec::new());
     }
 
-    /// The questions that came by datagram since [`watch`](Self::watch).
-    pub fn seen(&self) -> Vec<Asked> {
+    /// The queries that came by datagram since [`watch`](Self::watch).
+    pub fn seen(&self) -> Vec<ReceivedQuery> {
         self.inner.seen.lock().expect("no thread of a link panics").take().unwrap_or_default()
     }
 
@@ -149,11 +147,11 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for FaultyLink {
     fn drop(&mut self) {
         self.inner.ends.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A thread that panicked has said so.
+            // A thread that panicked has reported it.
             let _ = thread.join();
         }
     }
@@ -170,7 +168,7 @@ pub(crate) fn wait_for_input(sockets: &[impl AsFd], due: Option<Instant>) {
     let _ = poll(&mut fds, Some(&left));
 }
 
-/// A question that was carried to the server, by the id it has there.
+/// A query that was carried to the server, by the id it has there.
 #[derive(Clone, Copy, Debug)]
 struct Carried {
     from: SocketAddr,
@@ -181,15 +179,15 @@ struct Carried {
 type Flying = Reverse<(Instant, SocketAddr, bool, Vec<u8>)>;
 
 impl Inner {
-    fn manner(&self) -> Manner {
-        *self.manner.lock().expect("no thread of a link panics")
+    fn fault(&self) -> LinkFault {
+        *self.fault.lock().expect("no thread of a link panics")
     }
 
     fn goes_on(&self) -> bool {
         !self.ends.load(Ordering::Relaxed)
     }
 
-    /// Carries questions, whose ids it changes so that no two have the same.
+    /// Carries queries, whose ids it changes so that no two have the same.
     fn carry_datagrams(&self) -> io::Result<()> {
         let back = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         back.connect(self.server)?;
@@ -232,22 +230,22 @@ impl Inner {
         Ok(())
     }
 
-    fn note(&self, port: u16, question: &[u8]) {
+    fn note(&self, port: u16, query: &[u8]) {
         let mut seen = self.seen.lock().expect("no thread of a link panics");
         if let Some(seen) = seen.as_mut()
             && seen.len() < LINK_RECORDED_MAX
         {
-            let id = u16::from_be_bytes([question[0], question[1]]);
-            let name = question[12..question_end(question) - 4].to_vec();
-            seen.push(Asked { port, id, name });
+            let id = u16::from_be_bytes([query[0], query[1]]);
+            let name = query[12..question_end(query) - 4].to_vec();
+            seen.push(ReceivedQuery { port, id, name });
         }
     }
 
     fn loses(&self, random: &mut Random) -> bool {
-        match self.manner() {
+        match self.fault() {
             // Half of what gets lost does on the way there.
-            Manner::Lossy(percent) => random.below(200) < percent.into(),
-            Manner::Silent => true,
+            LinkFault::Lossy(percent) => random.below(200) < percent.into(),
+            LinkFault::Silent => true,
             _ => false,
         }
     }
@@ -261,25 +259,25 @@ impl Inner {
         flying: &mut BinaryHeap<Flying>,
     ) {
         let mut at = Instant::now();
-        let manner = self.manner();
-        match manner {
-            Manner::Slow(delay) => at += delay,
-            Manner::Lying(lie) | Manner::OnlyLying(lie) => {
+        let fault = self.fault();
+        match fault {
+            LinkFault::Slow(delay) => at += delay,
+            LinkFault::Lying(lie) | LinkFault::OnlyLying(lie) => {
                 self.lies.fetch_add(1, Ordering::Relaxed);
-                flying.push(Reverse((at, to, lie == Lie::Port, tell(lie, &message))));
+                flying.push(Reverse((at, to, lie == Forgery::Port, tell(lie, &message))));
                 at += Duration::from_micros(1);
             }
-            Manner::Failing => {
+            LinkFault::Failing => {
                 cut(&mut message);
                 message[3] = message[3] & 0xf0 | 2;
             }
-            Manner::Truncating | Manner::Cutting => {
+            LinkFault::Truncating | LinkFault::Cutting => {
                 cut(&mut message);
                 message[2] |= 2;
             }
-            Manner::Fair | Manner::Lossy(_) | Manner::Silent => {}
+            LinkFault::Fair | LinkFault::Lossy(_) | LinkFault::Silent => {}
         }
-        let is_lost = self.loses(random) || matches!(manner, Manner::OnlyLying(_));
+        let is_lost = self.loses(random) || matches!(fault, LinkFault::OnlyLying(_));
         if !is_lost {
             flying.push(Reverse((at, to, false, message)));
         }
@@ -313,13 +311,13 @@ impl Inner {
         stream.set_read_timeout(Some(LINK_TURN))?;
         let mut server = TcpStream::connect(self.server)?;
         while self.goes_on() {
-            let Some(question) = read_message(&mut stream)? else { continue };
-            if self.manner() == Manner::Silent {
+            let Some(query) = read_message(&mut stream)? else { continue };
+            if self.fault() == LinkFault::Silent {
                 continue;
             }
-            server.write_all(&question)?;
+            server.write_all(&query)?;
             let Some(answer) = read_message(&mut server)? else { return Ok(()) };
-            if self.manner() == Manner::Cutting {
+            if self.fault() == LinkFault::Cutting {
                 return stream.write_all(&answer[..answer.len() / 2]);
             }
             stream.write_all(&answer)?;
@@ -346,13 +344,13 @@ fn read_message(stream: &mut TcpStream) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(message))
 }
 
-/// Leaves header and question.
+/// Leaves header and query.
 fn cut(message: &mut Vec<u8>) {
     message.truncate(question_end(message));
     message[6..12].fill(0);
 }
 
-/// Where the question ends, in a message of a server that can be trusted to have one.
+/// Where the query ends, in a message of a server that can be trusted to have one.
 fn question_end(message: &[u8]) -> usize {
     let mut at = 12;
     while message[at] != 0 {
@@ -362,15 +360,15 @@ fn question_end(message: &[u8]) -> usize {
 }
 
 /// A lie in the place of a reply.
-fn tell(lie: Lie, message: &[u8]) -> Vec<u8> {
+fn tell(lie: Forgery, message: &[u8]) -> Vec<u8> {
     let mut lying = message.to_vec();
     cut(&mut lying);
     lying[3] &= 0xf0;
     match lie {
-        Lie::Id => lying[1] ^= 1,
-        Lie::Port => {}
-        Lie::Question => lying[13] ^= 1,
-        Lie::Bailiwick => {
+        Forgery::Id => lying[1] ^= 1,
+        Forgery::Port => {}
+        Forgery::Query => lying[13] ^= 1,
+        Forgery::Bailiwick => {
             tell_of_others(&mut lying);
             return lying;
         }
@@ -398,7 +396,7 @@ fn tell_of_others(lying: &mut Vec<u8>) {
 }
 
 fn put_address(message: &mut Vec<u8>, owner: &[u8]) {
-    put_record(message, owner, 1, &LIE.octets());
+    put_record(message, owner, 1, &FORGED.octets());
 }
 
 fn put_record(message: &mut Vec<u8>, owner: &[u8], rtype: u8, data: &[u8]) {

@@ -1,7 +1,7 @@
 //! Generated clusters: objects for an API server, the names that they lead to, and what holds of a
-//! question about them.
+//! query about them.
 use crate::names::{self, Name, name};
-use crate::questions::{Edns, Question, RD};
+use crate::queries::{Edns, Query, RD};
 use crate::random::Random;
 use crate::reply::{Record, Reply, Section};
 use crate::run::Dialect;
@@ -263,8 +263,8 @@ impl Generated {
         }
     }
 
-    /// A question about one of the names, or one near it.
-    pub fn question(&self, random: &mut Random) -> Question {
+    /// A query about one of the names, or one near it.
+    pub fn query(&self, random: &mut Random) -> Query {
         let fixed = [
             ZONE.to_owned(),
             format!("dns-version.{ZONE}"),
@@ -294,10 +294,10 @@ impl Generated {
         }
         let is_reverse = text.ends_with("arpa");
         let qtype = if is_reverse && random.chance(70) { Rtype::PTR } else { *random.pick(&TYPES) };
-        let mut question = Question::new(asked, qtype);
-        question.flags = if random.chance(80) { RD } else { 0 };
-        question.edns = random.chance(60).then(|| Edns::new(1232));
-        question
+        let mut query = Query::new(asked, qtype);
+        query.flags = if random.chance(80) { RD } else { 0 };
+        query.edns = random.chance(60).then(|| Edns::new(1232));
+        query
     }
 
     /// The service that an absolute name is at or below, and the labels below that.
@@ -313,8 +313,8 @@ impl Generated {
 }
 
 impl Dialect for Generated {
-    fn tags(&self, question: &Question) -> Vec<&'static str> {
-        let mut tags = self.tags_of_name(question);
+    fn tags(&self, query: &Query) -> Vec<&'static str> {
+        let mut tags = self.tags_of_name(query);
         if self.is_compat {
             tags.retain(|tag| *tag != "of-cluster-ip");
             tags.push("compat");
@@ -332,8 +332,8 @@ impl Dialect for Generated {
 }
 
 impl Generated {
-    fn tags_of_name(&self, question: &Question) -> Vec<&'static str> {
-        let text = names::lower(&question.name).fmt_with_dot().to_string();
+    fn tags_of_name(&self, query: &Query) -> Vec<&'static str> {
+        let text = names::lower(&query.name).fmt_with_dot().to_string();
         if text.ends_with("arpa.") {
             let ends = text.match_indices('.').map(|(at, _)| &text[at + 1..]);
             let owner = [text.as_str()].into_iter().chain(ends);
@@ -410,8 +410,8 @@ mod tests {
         let make = || {
             let (mut random, mut cluster) = (Random::new(3), Generated::default());
             let objects = cluster.grow(0, &mut random);
-            let questions: Vec<_> = (0..50).map(|_| cluster.question(&mut random)).collect();
-            (objects, questions)
+            let queries: Vec<_> = (0..50).map(|_| cluster.query(&mut random)).collect();
+            (objects, queries)
         };
         assert_eq!(make(), make());
     }
@@ -420,7 +420,7 @@ mod tests {
     fn tags_describe_the_query() {
         let mut cluster = Generated::default();
         cluster.services.insert("web.shop.svc.cluster.local".into(), Shape::ClusterIp);
-        let tags = |text| cluster.tags(&Question::new(name(text), Rtype::A));
+        let tags = |text| cluster.tags(&Query::new(name(text), Rtype::A));
         assert_eq!(tags("Web.shop.svc.cluster.local"), ["cluster-ip", "at"]);
         assert_eq!(
             tags("_http._tcp.web.shop.svc.cluster.local"),
@@ -431,7 +431,7 @@ mod tests {
         assert_eq!(tags("1.0.0.10.in-addr.arpa"), ["reverse"]);
         cluster.is_compat = true;
         cluster.endpoints.insert("1.0.0.10.in-addr.arpa.".into(), "of-cluster-ip");
-        let question = Question::new(name("1.0.0.10.in-addr.arpa"), Rtype::PTR);
-        assert_eq!(cluster.tags(&question), ["reverse", "compat"]);
+        let query = Query::new(name("1.0.0.10.in-addr.arpa"), Rtype::PTR);
+        assert_eq!(cluster.tags(&query), ["reverse", "compat"]);
     }
 }

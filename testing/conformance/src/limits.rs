@@ -7,25 +7,25 @@ use std::time::Duration;
 pub struct Patience {
     /// For one reply.
     pub timeout: Duration,
-    /// Times a question is sent.
+    /// Times a query is sent.
     pub tries: u32,
 }
 
-/// Questions outstanding at one server: what its reply socket surely has room for.
+/// Queries outstanding at one server: what its reply socket surely has room for.
 pub const WINDOW: usize = 48;
-/// For questions every server answers.
+/// For queries every server answers.
 pub const PATIENCE_LONG: Patience = Patience { timeout: Duration::from_millis(500), tries: 5 };
 /// For packets a server may ignore.
 pub const PATIENCE_SHORT: Patience = Patience { timeout: Duration::from_millis(250), tries: 2 };
 /// What an answer may take under load before it counts as lost.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// What an answer to the polite client may take before it counts as lost.
+/// What an answer to the regular client may take before it counts as lost.
 pub const POLITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Reported failures of a load.
 pub const STORIES_MAX: usize = 20;
 /// The largest UDP payload every server is configured to send, in bytes.
 pub const PAYLOAD_MAX: u16 = 1232;
-/// Questions sent before their replies are compared.
+/// Queries sent before their replies are compared.
 pub const BATCH: usize = 10_000;
 /// Kinds of differences a report shows.
 pub const KINDS_MAX: usize = 60;
@@ -41,7 +41,7 @@ pub const LOG_LINES_MAX: usize = 40;
 pub const LINK_TURN: Duration = Duration::from_millis(20);
 /// Datagrams that a link takes from one side before it looks at the other.
 pub const LINK_TAKEN_MAX: usize = 64;
-/// Questions that a link notes.
+/// Queries that a link notes.
 pub const LINK_RECORDED_MAX: usize = 1_000_000;
 /// What a client of other servers' names waits for its answer.
 pub const STEADY_TIMEOUT: Duration = Duration::from_secs(8);

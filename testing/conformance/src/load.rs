@@ -17,7 +17,7 @@ use crate::Result;
 use crate::client::{connect_from, framed};
 use crate::limits::{ANSWER_TIMEOUT, STORIES_MAX};
 use crate::names::{Name, name};
-use crate::questions::Question;
+use crate::queries::Query;
 use crate::random::Random;
 use crate::reply::Reply;
 use crate::zone::Zone;
@@ -129,7 +129,7 @@ impl Seen {
         format!("{}\n{stories}", self.summary())
     }
 
-    /// Right answers a question, 0 to 1.
+    /// Right answers a query, 0 to 1.
     pub fn share(&self) -> f64 {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
         get(&self.answered) / get(&self.asked).max(1.0)
@@ -219,10 +219,10 @@ struct Client<'a> {
     open: Option<TcpStream>,
 }
 
-/// A question and what must be answered.
+/// A query and what must be answered.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    question: Question,
+    query: Query,
     right: Right,
 }
 
@@ -287,7 +287,7 @@ impl Client<'_> {
                 Ok(len) => self.judge(&asked, id, &buffer[..len]),
                 Err(error) => {
                     Seen::count(&self.seen.lost, 1);
-                    self.seen.tell(format!("lost over UDP: {}: {error}", asked.question));
+                    self.seen.tell(format!("lost over UDP: {}: {error}", asked.query));
                 }
             }
             std::thread::sleep(interval);
@@ -319,12 +319,12 @@ impl Client<'_> {
         }
         for asked in left.into_iter().flatten() {
             Seen::count(&self.seen.lost, 1);
-            self.seen.tell(format!("lost in a burst over UDP: {}", asked.question));
+            self.seen.tell(format!("lost in a burst over UDP: {}", asked.query));
         }
         Ok(())
     }
 
-    /// Asks `count` questions at once over the open connection, or over a new one.
+    /// Asks `count` queries at once over the open connection, or over a new one.
     fn ask_stream(&mut self, count: usize) -> io::Result<()> {
         if self.open.as_ref().is_some_and(is_closed) {
             Seen::count(&self.seen.closed, 1);
@@ -360,7 +360,7 @@ impl Client<'_> {
         Ok(stream)
     }
 
-    /// Sends all questions, then reads an answer to each, in any order (RFC 7766 §6.2.1.1).
+    /// Sends all queries, then reads an answer to each, in any order (RFC 7766 §6.2.1.1).
     fn converse(
         &mut self,
         stream: &mut TcpStream,
@@ -426,7 +426,7 @@ impl Client<'_> {
             Seen::count(&self.seen.answered, 1);
         } else {
             Seen::count(&self.seen.wrong, 1);
-            self.seen.tell(format!("wrong: {}: {:?}", asked.question, Reply::read(answer)));
+            self.seen.tell(format!("wrong: {}: {:?}", asked.query, Reply::read(answer)));
         }
     }
 }
@@ -435,17 +435,17 @@ impl Asked {
     /// For an address.
     pub(crate) fn address(random: &mut Random) -> Self {
         let owner = random.below(NAMES);
-        let question = Question::new(below(&format!("a{owner}")), Rtype::A);
-        Self { question, right: Right::Address(owner) }
+        let query = Query::new(below(&format!("a{owner}")), Rtype::A);
+        Self { query, right: Right::Address(owner) }
     }
 
     /// For the strings of an owner, of which there are so many.
     fn strings(owner: &str, count: usize) -> Self {
-        Self { question: Question::new(below(owner), Rtype::TXT), right: Right::Strings(count) }
+        Self { query: Query::new(below(owner), Rtype::TXT), right: Right::Strings(count) }
     }
 
     pub(crate) fn packet(&self, id: u16) -> Vec<u8> {
-        let mut packet = self.question.to_wire();
+        let mut packet = self.query.to_wire();
         packet[..2].copy_from_slice(&id.to_be_bytes());
         packet
     }

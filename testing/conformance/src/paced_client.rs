@@ -1,4 +1,4 @@
-//! A client that asks at a steady pace, each question once, and keeps what came of each.
+//! A client that asks at a steady pace, each query once, and keeps what came of each.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
@@ -11,14 +11,14 @@ use test_support::wait;
 
 use crate::Result;
 use crate::client::ask_udp;
+use crate::faulty_link::wait_for_input;
 use crate::limits::{Patience, STEADY_TIMEOUT};
-use crate::link::wait_for_input;
 use crate::names::name;
-use crate::questions::{Edns, Question, RD};
+use crate::queries::{Edns, Query, RD};
 use crate::reply::Reply;
 use crate::server::Server;
 
-/// What came of a question.
+/// What came of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// When its answer came, from when it was sent; nothing: never.
@@ -31,7 +31,7 @@ pub struct Outcome {
     pub addresses: Vec<Ipv4Addr>,
 }
 
-/// What a question's answer tells about staleness (RFC 8914 §4.4).
+/// What a query's answer tells about staleness (RFC 8914 §4.4).
 const STALE_ANSWER: u16 = 3;
 
 impl Outcome {
@@ -73,7 +73,7 @@ pub fn ask(server: SocketAddrV4, names: &[String], rate: u32) -> io::Result<Vec<
             wait_for_input(&sockets, Some(due));
             continue;
         }
-        let mut packet = question(&names[sent.len()]);
+        let mut packet = query(&names[sent.len()]);
         packet[..2].copy_from_slice(&(sent.len() as u16).to_be_bytes());
         // Refused or without room: no answer comes, and that is what counts.
         let _ = sockets[sent.len() % sockets.len()].send(&packet);
@@ -96,7 +96,7 @@ pub fn wait_for(server: &mut Server, name: &str) -> Result<()> {
     let patience = Patience { timeout: Duration::from_millis(100), tries: 1 };
     let has_address = |server: &mut Server| -> Result<bool> {
         server.check_alive()?;
-        let replies = ask_udp(server.address, &[question(name)], patience)?;
+        let replies = ask_udp(server.address, &[query(name)], patience)?;
         Ok(replies.iter().flatten().any(|reply| !read(reply).addresses.is_empty()))
     };
     let found =
@@ -118,13 +118,13 @@ fn open(server: SocketAddrV4) -> io::Result<UdpSocket> {
 }
 
 /// A query for the addresses of a name.
-pub fn question(text: &str) -> Vec<u8> {
-    let mut question = Question::new(name(text), Rtype::A);
-    (question.flags, question.edns) = (RD, Some(Edns::new(1232)));
-    question.to_wire()
+pub fn query(text: &str) -> Vec<u8> {
+    let mut query = Query::new(name(text), Rtype::A);
+    (query.flags, query.edns) = (RD, Some(Edns::new(1232)));
+    query.to_wire()
 }
 
-/// A query of [`question`]'s form, with the address 192.0.2.1 in the place of its OPT record.
+/// A query of [`query`]'s form, with the address 192.0.2.1 in the place of its OPT record.
 pub fn answer(query: &[u8], ttl: u32) -> Vec<u8> {
     let mut answer = query[..query.len() - OPT_LEN].to_vec();
     answer[2..4].copy_from_slice(&[0x84, 0x80]);
@@ -151,7 +151,7 @@ fn receive(sockets: &[UdpSocket], sent: &[Instant], outcomes: &mut [Outcome], op
             let Some(id) = buffer[..len].first_chunk().map(|id| u16::from_be_bytes(*id)) else {
                 continue;
             };
-            // The last question of this socket with this id.
+            // The last query of this socket with this id.
             let mut all = (usize::from(id)..sent.len()).step_by(1 << 16);
             let Some(number) = all.rfind(|at| at % sockets.len() == nth) else { continue };
             if outcomes[number].took.is_none() {
@@ -179,10 +179,10 @@ fn extended_error(bytes: &[u8]) -> Option<u16> {
     Some(error.code().to_int())
 }
 
-/// What came of many questions.
+/// What came of many queries.
 #[derive(Clone, Debug, Default)]
 pub struct Sum {
-    /// Questions.
+    /// Queries.
     pub all: usize,
     /// Never answered.
     pub silent: usize,
@@ -192,7 +192,7 @@ pub struct Sum {
     pub failed: usize,
     /// As before.
     pub explained: usize,
-    /// Too old, and said to be.
+    /// Too old, and marked as stale.
     pub stale: usize,
     /// Answered later than after 100 ms.
     pub late: usize,

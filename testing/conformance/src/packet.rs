@@ -1,19 +1,19 @@
 //! A packet that all servers get.
-use crate::questions::Question;
+use crate::queries::Query;
 
-/// A packet to send, and the question it asks or was made from.
+/// A packet to send, and the query it asks or was made from.
 #[derive(Clone, Debug)]
-pub struct Probe {
-    /// The question.
-    pub question: Question,
+pub struct QueryPacket {
+    /// The query.
+    pub query: Query,
     /// What is sent.
-    pub packet: Vec<u8>,
+    pub bytes: Vec<u8>,
     /// What was done to the packet, if anything.
     pub oddity: Option<&'static str>,
 }
 
-impl From<Question> for Probe {
-    fn from(question: Question) -> Self {
-        Self { packet: question.to_wire(), question, oddity: None }
+impl From<Query> for QueryPacket {
+    fn from(query: Query) -> Self {
+        Self { bytes: query.to_wire(), query, oddity: None }
     }
 }

@@ -1,4 +1,4 @@
-//! Questions: generated around the names of a world's zones.
+//! Queries: generated around the names of a world's zones.
 
 use std::fmt;
 
@@ -47,9 +47,9 @@ pub struct Edns {
     pub options: Vec<(u16, Vec<u8>)>,
 }
 
-/// One question with its header and EDNS.
+/// One query with its header and EDNS.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct Query {
     /// QNAME, in the case it is sent.
     pub name: Name,
     /// QTYPE.
@@ -62,8 +62,8 @@ pub struct Question {
     pub edns: Option<Edns>,
 }
 
-impl Question {
-    /// A plain question in class IN.
+impl Query {
+    /// A plain query in class IN.
     pub fn new(name: Name, qtype: Rtype) -> Self {
         Self { name, qtype, class: Class::IN, flags: 0, edns: None }
     }
@@ -116,7 +116,7 @@ impl Edns {
 }
 
 /// The options `dig` would be given.
-impl fmt::Display for Question {
+impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "'{}' {} {}", self.name.fmt_with_dot(), self.class, self.qtype)?;
         write!(f, " {}", if self.flags & RD != 0 { "+rd" } else { "+nord" })?;
@@ -192,9 +192,9 @@ const OTHER_CLASSES: [Class; 6] =
 /// Names of no zone, or of the root's world alone.
 const ELSEWHERE: [&str; 5] = ["example.net", "test", ".", "unowned", "a.b.c.example"];
 
-/// Makes questions about one world.
+/// Makes queries about one world.
 #[derive(Debug)]
-pub struct Maker<'a> {
+pub struct QueryGenerator<'a> {
     world: &'a World,
     random: Random,
     /// The names of each zone.
@@ -203,8 +203,8 @@ pub struct Maker<'a> {
     hashes: Vec<Vec<&'a Name>>,
 }
 
-impl<'a> Maker<'a> {
-    /// The questions of `seed` about `world`.
+impl<'a> QueryGenerator<'a> {
+    /// The queries of `seed` about `world`.
     pub fn new(world: &'a World, seed: u64) -> Self {
         let (mut nodes, mut hashes) = (Vec::new(), Vec::new());
         for zone in &world.zones {
@@ -215,8 +215,8 @@ impl<'a> Maker<'a> {
         Self { world, random: Random::new(seed), nodes, hashes }
     }
 
-    /// The next question.
-    pub fn question(&mut self) -> Question {
+    /// The next query.
+    pub fn query(&mut self) -> Query {
         let index = self.random.below(self.world.zones.len());
         let zone = &self.world.zones[index];
         let node = match &self.hashes[index][..] {
@@ -229,7 +229,7 @@ impl<'a> Maker<'a> {
         }
         let qtype = self.qtype(zone, node);
         let edns = self.edns(zone.signing);
-        Question { name, qtype, class: self.class(), flags: self.flags(), edns }
+        Query { name, qtype, class: self.class(), flags: self.flags(), edns }
     }
 
     /// A name in, above, below or beside `node`, or somewhere else altogether.
@@ -331,7 +331,7 @@ fn option(random: &mut Random) -> (u16, Vec<u8>) {
     }
 }
 
-/// Questions every run asks, because what they show is rare: name, type and payload size; DO is
+/// Queries every run asks, because what they show is rare: name, type and payload size; DO is
 /// set where the zone is signed.
 const RARITIES: [(&str, Rtype, u16); 8] = [
     ("dnskey.types.test", Rtype::ANY, 1232),
@@ -344,8 +344,8 @@ const RARITIES: [(&str, Rtype, u16); 8] = [
     ("*.nothere.uvidkaefl9porj4at56r7tup7230bopu.wild.nsec3", Rtype::TXT, 1232),
 ];
 
-/// The questions about `world` that every run asks.
-pub fn rarities(world: &World) -> Vec<Question> {
+/// The queries about `world` that every run asks.
+pub fn rarities(world: &World) -> Vec<Query> {
     let known = RARITIES.into_iter().map(|(text, qtype, size)| (name(text), qtype, size));
     known
         .filter_map(|(name, qtype, size)| {
@@ -354,7 +354,7 @@ pub fn rarities(world: &World) -> Vec<Question> {
             if zone.signing != Signing::Unsigned {
                 edns.flags = DO;
             }
-            Some(Question { edns: Some(edns), ..Question::new(name, qtype) })
+            Some(Query { edns: Some(edns), ..Query::new(name, qtype) })
         })
         .collect()
 }
@@ -392,8 +392,8 @@ mod tests {
     fn the_same_seed_asks_the_same() {
         let world = world();
         let ask = |seed| {
-            let mut maker = Maker::new(&world, seed);
-            (0..100).map(|_| maker.question()).collect::<Vec<_>>()
+            let mut generator = QueryGenerator::new(&world, seed);
+            (0..100).map(|_| generator.query()).collect::<Vec<_>>()
         };
         assert_eq!(ask(5), ask(5));
         assert_ne!(ask(5), ask(6));
@@ -402,8 +402,8 @@ mod tests {
     #[test]
     fn queries_are_in_above_below_and_outside() {
         let world = world();
-        let mut maker = Maker::new(&world, 1);
-        let names: Vec<_> = (0..1000).map(|_| maker.question().name).collect();
+        let mut generator = QueryGenerator::new(&world, 1);
+        let names: Vec<_> = (0..1000).map(|_| generator.query().name).collect();
         let apex = name("example");
         for wanted in ["a.example", "example", "host.a.example", "www.example", "."] {
             assert!(names.contains(&name(wanted)), "no question for {wanted}");
@@ -413,14 +413,14 @@ mod tests {
 
     #[test]
     fn the_message_is_what_domain_reads() {
-        let mut question = Question::new(name("a.Example"), Rtype::MX);
-        question.flags = RD;
-        question.edns = Some(Edns { flags: DO, options: vec![(20, vec![1, 2])], ..Edns::new(700) });
-        let wire = question.to_wire();
+        let mut query = Query::new(name("a.Example"), Rtype::MX);
+        query.flags = RD;
+        query.edns = Some(Edns { flags: DO, options: vec![(20, vec![1, 2])], ..Edns::new(700) });
+        let wire = query.to_wire();
         let message = domain::base::Message::from_slice(&wire).unwrap();
         assert_eq!(message.sole_question().unwrap().qtype(), Rtype::MX);
         let opt = message.opt().unwrap();
         assert!(opt.dnssec_ok() && opt.udp_payload_size() == 700 && message.header().rd());
-        assert_eq!(question.room(), 700);
+        assert_eq!(query.room(), 700);
     }
 }

@@ -6,10 +6,10 @@ use domain::base::iana::Rtype;
 use serde::Deserialize;
 
 use crate::Result;
-use crate::compare::{Aspect, Difference, TAGS};
+use crate::comparison::{Aspect, Difference, TAGS};
 use crate::kubernetes;
 use crate::oddities::ODDITIES;
-use crate::probe::Probe;
+use crate::packet::QueryPacket;
 use crate::server::Software;
 
 /// Why some differences are not mistakes of the subject's.
@@ -28,7 +28,7 @@ pub struct Reason {
     /// Tags of which none may hold.
     #[serde(default)]
     pub without: Vec<String>,
-    /// Question types; all, where none is named.
+    /// Query types; all, where none is named.
     #[serde(default)]
     pub qtypes: Vec<String>,
     /// Oddities of the packet; any or none, where none is named.
@@ -94,8 +94,8 @@ pub fn read(text: &str) -> Result<Vec<Reason>> {
 }
 
 impl Reason {
-    /// True when the rule explains `difference` in the replies to `probe`.
-    pub fn covers(&self, probe: &Probe, difference: &Difference) -> bool {
+    /// True when the rule explains `difference` in the replies to `packet`.
+    pub fn covers(&self, packet: &QueryPacket, difference: &Difference) -> bool {
         let has = |tag: &String| difference.tags.contains(tag.as_str());
         let is = |wanted: &[u16], rcode| wanted.is_empty() || wanted.contains(&rcode);
         self.aspects.contains(&difference.aspect)
@@ -103,9 +103,9 @@ impl Reason {
             && (self.alone || !difference.alone)
             && self.tags.iter().all(has)
             && !self.without.iter().any(has)
-            && (self.qtypes.is_empty() || names_type(&self.qtypes, probe.question.qtype))
+            && (self.qtypes.is_empty() || names_type(&self.qtypes, packet.query.qtype))
             && (self.oddities.is_empty()
-                || probe.oddity.is_some_and(|oddity| self.oddities.iter().any(|o| o == oddity)))
+                || packet.oddity.is_some_and(|oddity| self.oddities.iter().any(|o| o == oddity)))
             && is(&self.ours, difference.rcodes.0)
             && is(&self.theirs, difference.rcodes.1)
             && allows(&self.ours_only, &difference.ours_only)
@@ -131,7 +131,7 @@ fn allows_options(list: &Option<Vec<u16>>, codes: &BTreeSet<u16>) -> bool {
 mod tests {
     use super::*;
     use crate::names::name;
-    use crate::questions::Question;
+    use crate::queries::Query;
 
     const RULES: &str = include_str!("../reasons.toml");
 
@@ -157,8 +157,8 @@ mod tests {
     }
 
     fn covers(more: &str, alone: bool) -> bool {
-        let probe = Probe::from(Question::new(name("example"), Rtype::MX));
-        rule(more).covers(&probe, &difference(alone))
+        let packet = QueryPacket::from(Query::new(name("example"), Rtype::MX));
+        rule(more).covers(&packet, &difference(alone))
     }
 
     #[test]

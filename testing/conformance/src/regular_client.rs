@@ -1,4 +1,4 @@
-//! The polite client: a few questions a second over UDP and TCP, whose answers and their times are
+//! The regular client: a few queries a second over UDP and TCP, whose answers and their times are
 //! what the server owes its clients, flood or no flood.
 
 use std::fmt;
@@ -15,16 +15,16 @@ use crate::random::Random;
 
 /// Between two datagrams.
 const UDP_INTERVAL: Duration = Duration::from_millis(5);
-/// Between two questions over TCP.
+/// Between two queries over TCP.
 const TCP_INTERVAL: Duration = Duration::from_millis(25);
-/// Questions from one address, which is not seen again: some clients are always new.
+/// Queries from one address, which is not seen again: some clients are always new.
 const UDP_PER_CLIENT: usize = 50;
-/// Questions over one connection.
+/// Queries over one connection.
 const TCP_PER_CLIENT: usize = 20;
 
 /// Whom to ask, from where, how long.
 #[derive(Clone, Copy, Debug)]
-pub struct Polite {
+pub struct RegularClient {
     /// The server.
     pub server: SocketAddrV4,
     /// Whose addresses are taken, one after the other.
@@ -38,7 +38,7 @@ pub struct Polite {
 /// How a client was served over one transport.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Service {
-    /// Questions asked.
+    /// Queries asked.
     pub sent: u64,
     /// Right answers in time.
     pub answered: u64,
@@ -51,13 +51,13 @@ pub struct Service {
     pub most: u64,
 }
 
-impl Polite {
+impl RegularClient {
     /// Asks; returns the service over UDP and over TCP.
     pub fn run(&self) -> Result<(Service, Service)> {
         std::thread::scope(|scope| {
             let streams = scope.spawn(|| self.ask_streams());
-            let datagrams = self.ask_datagrams().map_err(|e| format!("polite, UDP: {e}"))?;
-            let streams = streams.join().map_err(|_| "the polite client panicked")?;
+            let datagrams = self.ask_datagrams().map_err(|e| format!("regular, UDP: {e}"))?;
+            let streams = streams.join().map_err(|_| "the regular client panicked")?;
             Ok((datagrams, streams))
         })
     }
@@ -168,7 +168,7 @@ impl Service {
         Self { sent, answered, p50: at(50), p99: at(99), most: at(100) }
     }
 
-    /// Answers a question, 0 to 1.
+    /// Answers a query, 0 to 1.
     pub fn share(&self) -> f64 {
         self.answered as f64 / self.sent.max(1) as f64
     }

@@ -226,11 +226,11 @@ impl fmt::Display for Record {
 mod tests {
     use super::*;
     use crate::names::name;
-    use crate::questions::{Edns, QR, Question};
+    use crate::queries::{Edns, QR, Query};
 
     /// A reply to A of `x.example` with these answers, each with an owner that is a pointer.
     fn reply(answers: &[(u16, &[u8])], more: &[u8]) -> Vec<u8> {
-        let mut bytes = Question::new(name("x.example"), Rtype::A).to_wire();
+        let mut bytes = Query::new(name("x.example"), Rtype::A).to_wire();
         bytes[2] |= (QR >> 8) as u8;
         bytes[7] = answers.len() as u8;
         for (rtype, data) in answers {

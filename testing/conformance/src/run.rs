@@ -1,4 +1,4 @@
-//! One run: questions go to the subject and to each peer, and what differs without a reason is
+//! One run: queries go to the subject and to each peer, and what differs without a reason is
 //! kept.
 
 use std::collections::BTreeMap;
@@ -6,10 +6,10 @@ use std::fmt::Write;
 
 use crate::Result;
 use crate::client::{self, Replies};
-use crate::compare::{Difference, Said, compare, faults_of_cut};
+use crate::comparison::{Difference, Response, compare, faults_of_cut};
 use crate::limits::{BATCH, EXAMPLES_MAX, KINDS_MAX, Patience, RECORD_CHARS_MAX, RECORDS_MAX};
-use crate::probe::Probe;
-use crate::questions::Question;
+use crate::packet::QueryPacket;
+use crate::queries::Query;
 use crate::reasons::Reason;
 use crate::reply::Reply;
 use crate::server::{Server, Software};
@@ -27,9 +27,9 @@ pub enum Transport {
 /// What a run found.
 #[derive(Debug, Default)]
 pub struct Findings {
-    /// Questions asked.
-    pub questions: usize,
-    /// Questions in which all servers agreed in everything.
+    /// Queries asked.
+    pub queries: usize,
+    /// Queries in which all servers agreed in everything.
     pub agreed: usize,
     /// How many of them some server truncated, and were asked over TCP too.
     pub truncated: usize,
@@ -39,11 +39,11 @@ pub struct Findings {
     pub unexplained: BTreeMap<String, (usize, Vec<String>)>,
 }
 
-/// What the subject said to a probe, and what each peer did.
-type AllSaid = (Said, Vec<(Software, Said)>);
+/// The subject's reply to a packet, and that of each peer.
+type AllReplies = (Response, Vec<(Software, Response)>);
 
 /// Tells what is wrong with a truncated reply, where the whole one shows it.
-fn fault(cut: &mut Said, whole: &Said, room: usize) {
+fn fault(cut: &mut Response, whole: &Response, room: usize) {
     match (cut, whole) {
         (Some(cut), Some(whole)) if cut.tc => {
             let faults = faults_of_cut(cut, whole, room);
@@ -56,8 +56,8 @@ fn fault(cut: &mut Said, whole: &Said, room: usize) {
 
 /// What a peer and the subject say in ways of their own.
 pub trait Dialect: std::fmt::Debug + Sync {
-    /// Further tags of a question.
-    fn tags(&self, question: &Question) -> Vec<&'static str>;
+    /// Further tags of a query.
+    fn tags(&self, query: &Query) -> Vec<&'static str>;
     /// Makes a reply comparable.
     fn adapt(&self, reply: &mut Reply);
 }
@@ -71,65 +71,66 @@ pub struct Arena<'a> {
     pub subject: Server,
     /// Who they are compared with.
     pub peers: Vec<Server>,
-    /// What else holds of questions and replies.
+    /// What else holds of queries and replies.
     pub dialect: Option<&'a dyn Dialect>,
 }
 
 impl Arena<'_> {
-    /// Asks all servers all `probes` and adds what differs to `findings`. What some server
+    /// Asks all servers all `packets` and adds what differs to `findings`. What some server
     /// truncates is asked of all over TCP too: a truncated reply is held against the whole one.
     pub fn ask(
         &self,
-        probes: &[Probe],
+        packets: &[QueryPacket],
         transport: Transport,
         patience: Patience,
         reasons: &[Reason],
         findings: &mut Findings,
     ) -> Result<()> {
-        for probes in probes.chunks(BATCH) {
-            let probes: Vec<_> = probes.iter().collect();
-            let mut all = self.hear(&probes, transport, patience)?;
+        for packets in packets.chunks(BATCH) {
+            let packets: Vec<_> = packets.iter().collect();
+            let mut all = self.replies(&packets, transport, patience)?;
             if transport == Transport::Udp {
-                let is_cut = |said: &Said| said.as_ref().is_some_and(|reply| reply.tc);
-                let is_cut = |all: &AllSaid| is_cut(&all.0) || all.1.iter().any(|p| is_cut(&p.1));
+                let is_cut = |response: &Response| response.as_ref().is_some_and(|reply| reply.tc);
+                let is_cut =
+                    |all: &AllReplies| is_cut(&all.0) || all.1.iter().any(|p| is_cut(&p.1));
                 let cut: Vec<_> = (0..all.len()).filter(|at| is_cut(&all[*at])).collect();
-                let again: Vec<_> = cut.iter().map(|at| probes[*at]).collect();
-                let whole = self.hear(&again, Transport::Tcp, patience)?;
+                let again: Vec<_> = cut.iter().map(|at| packets[*at]).collect();
+                let whole = self.replies(&again, Transport::Tcp, patience)?;
                 for (at, (ours, peers)) in cut.into_iter().zip(&whole) {
                     findings.truncated += 1;
-                    fault(&mut all[at].0, ours, probes[at].question.room());
-                    self.judge(probes[at], Transport::Tcp, ours, peers, reasons, findings);
+                    fault(&mut all[at].0, ours, packets[at].query.room());
+                    self.judge(packets[at], Transport::Tcp, ours, peers, reasons, findings);
                 }
             }
-            for (probe, (ours, peers)) in probes.into_iter().zip(&all) {
-                self.judge(probe, transport, ours, peers, reasons, findings);
+            for (packet, (ours, peers)) in packets.into_iter().zip(&all) {
+                self.judge(packet, transport, ours, peers, reasons, findings);
             }
         }
         Ok(())
     }
 
-    /// What all servers say to each of `probes`.
-    fn hear(
+    /// The replies of all servers to each of `packets`.
+    fn replies(
         &self,
-        probes: &[&Probe],
+        packets: &[&QueryPacket],
         transport: Transport,
         patience: Patience,
-    ) -> Result<Vec<AllSaid>> {
-        let packets: Vec<_> = probes.iter().map(|probe| probe.packet.clone()).collect();
-        let mut replies = self.collect(&packets, transport, patience)?;
-        let all = probes.iter().enumerate().map(|(index, probe)| {
-            let mut said = replies.iter_mut().map(|(software, replies)| {
+    ) -> Result<Vec<AllReplies>> {
+        let bytes: Vec<_> = packets.iter().map(|packet| packet.bytes.clone()).collect();
+        let mut replies = self.collect(&bytes, transport, patience)?;
+        let all = packets.iter().enumerate().map(|(index, packet)| {
+            let mut response = replies.iter_mut().map(|(software, replies)| {
                 (*software, replies[index].take().map(|bytes| self.read(&bytes)))
             });
-            let (_, mut ours) = said.next().expect("the subject is the first");
-            let room = probe.question.room();
+            let (_, mut ours) = response.next().expect("the subject is the first");
+            let room = packet.query.room();
             match &mut ours {
                 Some(reply) if transport == Transport::Udp && reply.length > room => {
                     reply.faults.push(format!("larger than the client's {room} bytes"));
                 }
                 _ => {}
             }
-            (ours, said.collect())
+            (ours, response.collect())
         });
         Ok(all.collect())
     }
@@ -169,62 +170,63 @@ impl Arena<'_> {
 
     fn judge(
         &self,
-        probe: &Probe,
+        packet: &QueryPacket,
         transport: Transport,
-        ours: &Said,
-        peers: &[(Software, Said)],
+        ours: &Response,
+        peers: &[(Software, Response)],
         reasons: &[Reason],
         findings: &mut Findings,
     ) {
-        let question = &probe.question;
-        findings.questions += 1;
-        let mut differences = compare(self.world, question, ours, peers);
+        let query = &packet.query;
+        findings.queries += 1;
+        let mut differences = compare(self.world, query, ours, peers);
         findings.agreed += differences.is_empty() as usize;
-        let more = self.dialect.map(|dialect| dialect.tags(question)).unwrap_or_default();
+        let more = self.dialect.map(|dialect| dialect.tags(query)).unwrap_or_default();
         for difference in &mut differences {
             difference.tags.extend(&more);
             if transport == Transport::Tcp {
                 difference.tags.insert("tcp");
             }
-            let covering = reasons.iter().find(|reason| reason.covers(probe, difference));
+            let covering = reasons.iter().find(|reason| reason.covers(packet, difference));
             if let Some(reason) = covering {
                 *findings.reasons.entry(reason.id.clone()).or_default() += 1;
                 continue;
             }
-            let kind = match probe.oddity {
+            let kind = match packet.oddity {
                 Some(oddity) => format!("{oddity}: {difference}"),
                 None => difference.to_string(),
             };
             let (count, examples) = findings.unexplained.entry(kind).or_default();
             *count += 1;
             if examples.len() < EXAMPLES_MAX {
-                examples.push(self.example(probe, difference, ours, peers));
+                examples.push(self.example(packet, difference, ours, peers));
             }
         }
     }
 
-    /// The question as `dig` is asked it, the subject's reply and one peer's.
+    /// The query as `dig` is asked it, the subject's reply and one peer's.
     fn example(
         &self,
-        probe: &Probe,
+        packet: &QueryPacket,
         difference: &Difference,
-        ours: &Said,
-        peers: &[(Software, Said)],
+        ours: &Response,
+        peers: &[(Software, Response)],
     ) -> String {
         let tags: Vec<_> = difference.tags.iter().copied().collect();
-        let mut text = format!("dig {} ({})\n", probe.question, tags.join(" "));
-        if let Some(oddity) = probe.oddity {
-            let bytes: String = probe.packet.iter().map(|byte| format!("{byte:02x}")).collect();
+        let mut text = format!("dig {} ({})\n", packet.query, tags.join(" "));
+        if let Some(oddity) = packet.oddity {
+            let bytes: String = packet.bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             writeln!(text, "  sent with {oddity}: {bytes}").unwrap();
         }
         let nothing = None;
         show(&mut text, self.subject.software, ours, &nothing);
         let mut alike = Vec::new();
-        for (software, said) in peers {
-            if compare(self.world, &probe.question, ours, &[(*software, said.clone())]).is_empty() {
+        for (software, response) in peers {
+            if compare(self.world, &packet.query, ours, &[(*software, response.clone())]).is_empty()
+            {
                 alike.push(software.name());
             } else {
-                show(&mut text, *software, said, ours);
+                show(&mut text, *software, response, ours);
             }
         }
         if !alike.is_empty() {
@@ -234,10 +236,10 @@ impl Arena<'_> {
     }
 }
 
-/// What a server said, as far as it differs from what `base` said.
-fn show(text: &mut String, software: Software, said: &Said, base: &Said) {
+/// The reply of a server, as far as it differs from `base`.
+fn show(text: &mut String, software: Software, response: &Response, base: &Response) {
     let name = software.name();
-    let Some(reply) = said else {
+    let Some(reply) = response else {
         writeln!(text, "  {name}: no reply").unwrap();
         return;
     };
@@ -265,8 +267,8 @@ fn show(text: &mut String, software: Software, said: &Said, base: &Said) {
 impl Findings {
     /// The whole report, most frequent kinds first.
     pub fn report(&self) -> String {
-        let Self { questions, agreed, truncated, .. } = self;
-        let mut text = format!("{questions} questions, all agreed on {agreed}; ");
+        let Self { queries, agreed, truncated, .. } = self;
+        let mut text = format!("{queries} queries, all agreed on {agreed}; ");
         writeln!(text, "{truncated} were truncated and asked again over TCP").unwrap();
         for (id, count) in &self.reasons {
             writeln!(text, "  {count:7}  {id}").unwrap();

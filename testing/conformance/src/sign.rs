@@ -41,6 +41,6 @@ fn run(command: &mut Command) -> Result<()> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{} failed: {said}", command.get_program().display()))
+    let response = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{} failed: {response}", command.get_program().display()))
 }

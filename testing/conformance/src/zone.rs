@@ -1,4 +1,4 @@
-//! A zone as the question maker and the comparison see it: which names exist, and where it is cut.
+//! A zone as the query generator and the comparison see it: which names exist, and where it is cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -32,7 +32,8 @@ fn main() {
         ("TLS", enciphered.tls("dns.example")),
     ] {
         let mut thread = ClientThread::over(vec![address], authority.trust());
-        let micros = (0..3).map(|round| micros_per_query(&mut thread, round)).min_by(f64::total_cmp);
+        let micros =
+            (0..3).map(|round| micros_per_query(&mut thread, round)).min_by(f64::total_cmp);
         println!("{what}: {:.2} us a query", micros.unwrap_or_default());
     }
     println!("a query that opens TLS, median of {HANDSHAKES}; of it the longest turn");

@@ -8,7 +8,7 @@ use domain::base::iana::Rtype;
 use super::{Flood, Pace};
 use crate::load::ZONE;
 use crate::names::name;
-use crate::questions::{Edns, Question};
+use crate::queries::{Edns, Query};
 use crate::random::Random;
 
 /// Clients that ask for names of their own: few, so that each is over a limit.
@@ -21,9 +21,9 @@ pub(super) fn unique_names(flood: &Flood, pace: &mut Pace, random: &mut Random) 
     let sockets = sockets(flood, NAMERS)?;
     while pace.step() {
         let owner = name(&format!("{:016x}.{ZONE}", random.bits()));
-        let mut question = Question::new(owner, Rtype::A);
-        question.edns = Some(Edns::new(1232));
-        send(&sockets, pace.steps(), &question.to_wire())?;
+        let mut query = Query::new(owner, Rtype::A);
+        query.edns = Some(Edns::new(1232));
+        send(&sockets, pace.steps(), &query.to_wire())?;
     }
     Ok(pace.steps())
 }
@@ -31,10 +31,10 @@ pub(super) fn unique_names(flood: &Flood, pace: &mut Pace, random: &mut Random) 
 /// Sends random bytes, and queries that were cut, lengthened, or had bytes changed.
 pub(super) fn malformed(flood: &Flood, pace: &mut Pace, random: &mut Random) -> io::Result<u64> {
     let sockets = sockets(flood, BABBLERS)?;
-    let mut question = Question::new(name(&format!("a1.{ZONE}")), Rtype::A);
+    let mut query = Query::new(name(&format!("a1.{ZONE}")), Rtype::A);
     let options = vec![(10, vec![1; 8]), (8, vec![0, 1, 24, 0, 192, 0, 2])];
-    question.edns = Some(Edns { options, ..Edns::new(1232) });
-    let query = question.to_wire();
+    query.edns = Some(Edns { options, ..Edns::new(1232) });
+    let query = query.to_wire();
     while pace.step() {
         send(&sockets, pace.steps(), &spoil(&query, random))?;
     }

@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket}
 use super::{Flood, Pace};
 use crate::load::ZONE;
 use crate::names::name;
-use crate::questions::Question;
+use crate::queries::Query;
 use crate::random::Random;
 
 const IP_LEN: usize = 20;
@@ -27,7 +27,7 @@ pub(super) fn spoofed_queries(
     let raw = open()?;
     while pace.step() {
         let owner = name(&format!("a{}.{ZONE}", random.below(1000)));
-        let mut query = Question::new(owner, Rtype::A).to_wire();
+        let mut query = Query::new(owner, Rtype::A).to_wire();
         query[..2].copy_from_slice(&(random.bits() as u16).to_be_bytes());
         let source = SocketAddrV4::new(anywhere(random), 1024 + (random.bits() % 60_000) as u16);
         send(&raw, &udp(source, flood.server, &query), flood.server)?;

@@ -14,7 +14,7 @@ use super::{Flood, Pace};
 use crate::client::framed;
 use crate::load::{LARGE, ZONE};
 use crate::names::name;
-use crate::questions::Question;
+use crate::queries::Query;
 use crate::random::Random;
 
 /// Clients that connect, and connections each holds before it drops the oldest.
@@ -170,7 +170,7 @@ fn is_open(tried: io::Result<usize>) -> bool {
     }
 }
 
-/// A question with an answer of nearly 64 KiB.
+/// A query with an answer of nearly 64 KiB.
 fn large() -> Vec<u8> {
-    Question::new(name(&format!("{LARGE}.{ZONE}")), Rtype::TXT).to_wire()
+    Query::new(name(&format!("{LARGE}.{ZONE}")), Rtype::TXT).to_wire()
 }

@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use conformance::scene::Scene;
+use conformance::environment::TestFolder;
+use conformance::paced_client::{Outcome, answer, ask, query, wait_for};
 use conformance::server::{Launch, Server, Software};
-use conformance::steady::{Outcome, answer, ask, question, wait_for};
 use test_support::wait;
 
 const TRUTH: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
@@ -55,7 +55,7 @@ fn attack(server: SocketAddrV4, what: &str, over: &AtomicBool, asked: &AtomicU32
         if over.load(Ordering::Relaxed) {
             return;
         }
-        let query = question(&format!("{what}-{number}.example"));
+        let query = query(&format!("{what}-{number}.example"));
         // Nothing listens for the replies, which ICMP reports now and then.
         let _ = socket.send(&query);
         asked.store(number, Ordering::Relaxed);
@@ -74,13 +74,13 @@ fn failed(dunlin: &Server, what: &str, count: u32, rate: u32) -> Vec<Outcome> {
 #[test]
 #[ignore = "slow: statistical, under load"]
 fn client_that_asks_in_vain_costs_others_nothing() {
-    let scene = Scene::new("attacked").unwrap();
+    let folder = TestFolder::new("attacked").unwrap();
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let sections = format!("[forward]\n\".\" = [\"{}\"]\n", socket.local_addr().unwrap());
     let launch = Launch::new(Software::Dunlin, &[]);
     let launch = Launch { sections: &sections, keys: "workers = 2", ..launch };
-    let mut dunlin = launch.start(&scene.path).unwrap();
+    let mut dunlin = launch.start(&folder.path).unwrap();
     let over = AtomicBool::new(false);
     scope(|threads| {
         threads.spawn(|| serve(&socket, &over));

@@ -1,29 +1,29 @@
 //! The differential test against Knot, NSD and BIND: every difference has a reason, none of them
 //! ours.
 //!
-//! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the questions, `DUNLIN_BIN` the binary, and
+//! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the queries, `DUNLIN_BIN` the binary, and
 //! `DUNLIN_SUBJECT` another server to be judged in Dunlin's place: `knot`, `nsd` or `bind`.
 
 use std::path::Path;
 use std::time::Instant;
 
 use conformance::Result;
+use conformance::environment::{TestFolder, all_present, number};
 use conformance::limits::{PATIENCE_LONG, PATIENCE_SHORT};
 use conformance::oddities::{odd, rare_oddities};
-use conformance::probe::Probe;
-use conformance::questions::{Maker, rarities};
+use conformance::packet::QueryPacket;
+use conformance::queries::{QueryGenerator, rarities};
 use conformance::random::Random;
 use conformance::reasons::{self, Reason};
 use conformance::run::{Arena, Findings, Transport};
-use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Launch, Software};
 use conformance::world::World;
 
-/// Questions of a full run. With seed 1 it must need every reason.
+/// Queries of a full run. With seed 1 it must need every reason.
 const FULL: usize = 100_000;
 const PEERS: [Software; 3] = [Software::Knot, Software::Nsd, Software::Bind];
 
-/// Questions of a run that takes a minute.
+/// Queries of a run that takes a minute.
 const QUICK: usize = 15_000;
 
 #[test]
@@ -44,36 +44,37 @@ fn compare(default_questions: usize) {
         return;
     }
     let seed = number("DUNLIN_SEED", 1);
-    let questions = number("DUNLIN_QUESTIONS", default_questions as u64) as usize;
-    println!("DUNLIN_SEED={seed} DUNLIN_QUESTIONS={questions}");
+    let queries = number("DUNLIN_QUESTIONS", default_questions as u64) as usize;
+    println!("DUNLIN_SEED={seed} DUNLIN_QUESTIONS={queries}");
     let rules = reasons::read(include_str!("../../reasons.toml")).expect("reasons.toml");
-    let findings = run(subject, seed, questions, &rules).expect("the servers run");
+    let findings = run(subject, seed, queries, &rules).expect("the servers run");
     println!("{}", findings.report());
     let needed = |rule: &&Reason| findings.reasons.contains_key(&rule.id);
     let idle: Vec<_> = rules.iter().filter(|rule| !needed(rule)).map(|rule| &rule.id).collect();
     println!("reasons this run did not need: {idle:?}");
     assert!(findings.unexplained.is_empty(), "there are differences without a reason");
-    assert!(questions != FULL || seed != 1 || idle.is_empty(), "an unused reason is wrong");
+    assert!(queries != FULL || seed != 1 || idle.is_empty(), "an unused reason is wrong");
 }
 
-fn run(subject: Software, seed: u64, questions: usize, rules: &[Reason]) -> Result<Findings> {
-    let scene = Scene::new("differential")?;
+fn run(subject: Software, seed: u64, queries: usize, rules: &[Reason]) -> Result<Findings> {
+    let folder = TestFolder::new("differential")?;
     let mut findings = Findings::default();
     for (world, share) in
-        [(World::main(&scene.path, seed)?, 95), (World::root(&scene.path, seed)?, 5)]
+        [(World::main(&folder.path, seed)?, 95), (World::root(&folder.path, seed)?, 5)]
     {
-        let arena = start(subject, &world, &scene.path.join(world.name))?;
+        let arena = start(subject, &world, &folder.path.join(world.name))?;
         let begun = Instant::now();
-        let mut maker = Maker::new(&world, seed);
-        let mut probes =
-            |count| (0..count).map(|_| maker.question().into()).collect::<Vec<Probe>>();
-        let count = questions * share / 100;
-        let (mut datagrams, streams) = (probes(count), probes(count / 20));
-        datagrams.extend(rarities(&world).into_iter().map(Probe::from));
+        let mut generator = QueryGenerator::new(&world, seed);
+        let mut packets =
+            |count| (0..count).map(|_| generator.query().into()).collect::<Vec<QueryPacket>>();
+        let count = queries * share / 100;
+        let (mut datagrams, streams) = (packets(count), packets(count / 20));
+        datagrams.extend(rarities(&world).into_iter().map(QueryPacket::from));
         arena.ask(&datagrams, Transport::Udp, PATIENCE_LONG, rules, &mut findings)?;
         arena.ask(&streams, Transport::Tcp, PATIENCE_LONG, rules, &mut findings)?;
         let mut random = Random::new(seed);
-        let mut odd: Vec<_> = (0..count / 20).map(|_| odd(maker.question(), &mut random)).collect();
+        let mut odd: Vec<_> =
+            (0..count / 20).map(|_| odd(generator.query(), &mut random)).collect();
         odd.extend(rare_oddities(&world, &mut random));
         arena.ask(&odd, Transport::Udp, PATIENCE_SHORT, rules, &mut findings)?;
         println!("{}: {count} questions in {:.1?}", world.name, begun.elapsed());

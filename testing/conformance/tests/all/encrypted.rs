@@ -10,12 +10,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use conformance::client::{ask_tcp, ask_udp};
+use conformance::environment::{TestFolder, all_present, number, present};
 use conformance::limits::{PATIENCE_LONG, Patience};
 use conformance::names::{Name, name};
 use conformance::ports::free_address;
-use conformance::questions::{Maker, Question};
+use conformance::queries::{Query, QueryGenerator};
 use conformance::reply::Reply;
-use conformance::scene::{Scene, all_present, number, present};
 use conformance::server::{Launch, Server, Software};
 use conformance::world::World;
 use domain::base::iana::{Class, Rtype};
@@ -135,7 +135,7 @@ fn spawn(binary: &Path, directory: &Path) -> Child {
 }
 
 /// A Dunlin that forwards to these, and trusts a CA.
-fn dunlin(scene: &Scene, servers: &[&Unbound], authority: &Authority) -> Server {
+fn dunlin(folder: &TestFolder, servers: &[&Unbound], authority: &Authority) -> Server {
     let servers: Vec<_> = servers.iter().map(|server| format!("{:?}", server.named())).collect();
     let sections = format!(
         "[forward]\n\".\" = [{}]\n[upstream]\nca = {:?}\n",
@@ -144,7 +144,7 @@ fn dunlin(scene: &Scene, servers: &[&Unbound], authority: &Authority) -> Server 
     );
     let keys = "workers = 1";
     let launch = Launch { sections: &sections, keys, ..Launch::new(Software::Dunlin, &[]) };
-    let dunlin = launch.start(&scene.path).unwrap();
+    let dunlin = launch.start(&folder.path).unwrap();
     wait_for(dunlin.address, || dunlin.log_end());
     dunlin
 }
@@ -160,13 +160,13 @@ fn read(replies: Vec<Option<Vec<u8>>>) -> Vec<Option<Reply>> {
     replies.into_iter().map(|reply| reply.map(|bytes| Reply::read(&bytes))).collect()
 }
 
-/// A question as stub resolvers ask it, if there is one about this. Types that mean more than
+/// A query as stub resolvers ask it, if there is one about this. Types that mean more than
 /// themselves are answered by Unbound as it likes.
-fn plain(question: Question) -> Option<Question> {
-    let is_plain = question.class == Class::IN
-        && !matches!(question.qtype.to_int(), 0 | 41 | 46 | 128..=255)
-        && question.edns.as_ref().is_none_or(|edns| edns.version == 0);
-    is_plain.then_some(Question { flags: FLAGS, edns: None, ..question })
+fn plain(query: Query) -> Option<Query> {
+    let is_plain = query.class == Class::IN
+        && !matches!(query.qtype.to_int(), 0 | 41 | 46 | 128..=255)
+        && query.edns.as_ref().is_none_or(|edns| edns.version == 0);
+    is_plain.then_some(Query { flags: FLAGS, edns: None, ..query })
 }
 
 /// What each of all connections of a server carried, and how many there were.
@@ -180,34 +180,34 @@ fn answers_over_tls_equal_those_of_the_upstream() {
         return;
     }
     let Some(binary) = present("unbound", "unbound") else { return };
-    let scene = Scene::new("encrypted").unwrap();
+    let folder = TestFolder::new("encrypted").unwrap();
     let seed = number("DUNLIN_SEED", 1);
-    let world = World::main(&scene.path, seed).unwrap();
-    let knot = Server::start(Software::Knot, &world.zones, &scene.path).unwrap();
-    let authority = Authority::new(&scene.path.join("authority"));
-    let unbound = Unbound::start(&binary, &scene.path.join("unbound"), &authority, knot.address);
-    let dunlin = dunlin(&scene, &[&unbound], &authority);
-    let mut maker = Maker::new(&world, seed);
-    let questions: Vec<Question> =
-        std::iter::repeat_with(|| maker.question()).filter_map(plain).take(1_000).collect();
-    let packets: Vec<Vec<u8>> = questions.iter().map(Question::to_wire).collect();
+    let world = World::main(&folder.path, seed).unwrap();
+    let knot = Server::start(Software::Knot, &world.zones, &folder.path).unwrap();
+    let authority = Authority::new(&folder.path.join("authority"));
+    let unbound = Unbound::start(&binary, &folder.path.join("unbound"), &authority, knot.address);
+    let dunlin = dunlin(&folder, &[&unbound], &authority);
+    let mut generator = QueryGenerator::new(&world, seed);
+    let queries: Vec<Query> =
+        std::iter::repeat_with(|| generator.query()).filter_map(plain).take(1_000).collect();
+    let packets: Vec<Vec<u8>> = queries.iter().map(Query::to_wire).collect();
     let theirs = read(ask_tcp(unbound.plain, &packets, PATIENCE_LONG));
     let ours = read(ask_tcp(dunlin.address, &packets, PATIENCE_LONG));
-    let wrong: Vec<String> = questions
+    let wrong: Vec<String> = queries
         .iter()
         .zip(ours.iter().zip(&theirs))
-        .filter(|(question, (ours, theirs))| {
+        .filter(|(query, (ours, theirs))| {
             let (ours, theirs) = (ours.as_ref(), theirs.as_ref());
-            match theirs.is_some_and(|theirs| theirs.is_referral(question.qtype)) {
+            match theirs.is_some_and(|theirs| theirs.is_referral(query.qtype)) {
                 // It is no answer to who asked for one.
                 true => ours.is_none_or(|ours| ours.rcode != SERVFAIL),
-                false => said(ours) != said(theirs),
+                false => response(ours) != response(theirs),
             }
         })
-        .map(|(question, both)| format!("{question}: {both:?}"))
+        .map(|(query, both)| format!("{query}: {both:?}"))
         .collect();
     let some = wrong[..3.min(wrong.len())].join("\n");
-    assert!(wrong.is_empty(), "{} of {} differ:\n{some}", wrong.len(), questions.len());
+    assert!(wrong.is_empty(), "{} of {} differ:\n{some}", wrong.len(), queries.len());
     let answered = theirs.iter().flatten().filter(|reply| reply.rcode != SERVFAIL).count();
     assert!(answered > 900, "{answered} of them say something");
 
@@ -222,7 +222,7 @@ fn answers_over_tls_equal_those_of_the_upstream() {
 type Records<'r> = BTreeSet<(Name, Rtype, &'r [u8])>;
 
 /// Code and records without their TTLs, which count down.
-fn said(reply: Option<&Reply>) -> Option<(u16, Records<'_>)> {
+fn response(reply: Option<&Reply>) -> Option<(u16, Records<'_>)> {
     let reply = reply?;
     let records = reply.answer.iter();
     let records =
@@ -231,12 +231,12 @@ fn said(reply: Option<&Reply>) -> Option<(u16, Records<'_>)> {
 }
 
 /// This many queries for unique names.
-fn questions(count: usize, first: &str) -> Vec<Vec<u8>> {
-    let question = |n| {
+fn queries(count: usize, first: &str) -> Vec<Vec<u8>> {
+    let query = |n| {
         let name = name(&format!("{first}-{n}.served"));
-        Question { flags: FLAGS, ..Question::new(name, Rtype::A) }.to_wire()
+        Query { flags: FLAGS, ..Query::new(name, Rtype::A) }.to_wire()
     };
-    (0..count).map(question).collect()
+    (0..count).map(query).collect()
 }
 
 #[test]
@@ -245,18 +245,18 @@ fn death_and_return_of_one_of_two_tls_upstreams_loses_nothing() {
         return;
     }
     let Some(binary) = present("unbound", "unbound") else { return };
-    let scene = Scene::new("encrypted-killed").unwrap();
-    let world = World::root(&scene.path, 1).unwrap();
-    let knot = Server::start(Software::Knot, &world.zones, &scene.path).unwrap();
-    let authority = Authority::new(&scene.path.join("authority"));
-    let mut first = Unbound::start(&binary, &scene.path.join("first"), &authority, knot.address);
-    let second = Unbound::start(&binary, &scene.path.join("second"), &authority, knot.address);
-    let dunlin = dunlin(&scene, &[&first, &second], &authority);
+    let folder = TestFolder::new("encrypted-killed").unwrap();
+    let world = World::root(&folder.path, 1).unwrap();
+    let knot = Server::start(Software::Knot, &world.zones, &folder.path).unwrap();
+    let authority = Authority::new(&folder.path.join("authority"));
+    let mut first = Unbound::start(&binary, &folder.path.join("first"), &authority, knot.address);
+    let second = Unbound::start(&binary, &folder.path.join("second"), &authority, knot.address);
+    let dunlin = dunlin(&folder, &[&first, &second], &authority);
     let patience = Patience { timeout: Duration::from_secs(4), tries: 1 };
     let mut round = 0;
     let mut ask_some = || {
         round += 1;
-        let packets = questions(30, &format!("killed-{round}"));
+        let packets = queries(30, &format!("killed-{round}"));
         for reply in read(ask_udp(dunlin.address, &packets, patience).unwrap()) {
             let reply = reply.unwrap_or_else(|| panic!("round {round}: no answer"));
             assert_ne!(reply.rcode, SERVFAIL, "round {round}: {}", dunlin.log_end());
@@ -287,15 +287,15 @@ fn untrusted_upstream_is_reported_once_and_gets_no_query() {
         return;
     }
     let Some(binary) = present("unbound", "unbound") else { return };
-    let scene = Scene::new("encrypted-unbelieved").unwrap();
-    let world = World::root(&scene.path, 1).unwrap();
-    let knot = Server::start(Software::Knot, &world.zones, &scene.path).unwrap();
-    let authority = Authority::new(&scene.path.join("authority"));
-    let other = Authority::new(&scene.path.join("other"));
+    let folder = TestFolder::new("encrypted-unbelieved").unwrap();
+    let world = World::root(&folder.path, 1).unwrap();
+    let knot = Server::start(Software::Knot, &world.zones, &folder.path).unwrap();
+    let authority = Authority::new(&folder.path.join("authority"));
+    let other = Authority::new(&folder.path.join("other"));
     assert_ne!(authority.issuer.pem(), other.issuer.pem());
-    let unbound = Unbound::start(&binary, &scene.path.join("unbound"), &authority, knot.address);
-    let dunlin = dunlin(&scene, &[&unbound], &other);
-    let packets = questions(50, "n");
+    let unbound = Unbound::start(&binary, &folder.path.join("unbound"), &authority, knot.address);
+    let dunlin = dunlin(&folder, &[&unbound], &other);
+    let packets = queries(50, "n");
     for reply in read(ask_tcp(dunlin.address, &packets, PATIENCE_LONG)) {
         assert_eq!(reply.map(|reply| reply.rcode), Some(SERVFAIL));
     }

@@ -1,4 +1,4 @@
-//! Floods: the server's memory stays within its budget, and a polite client beside the flood is
+//! Floods: the server's memory stays within its budget, and a regular client beside the flood is
 //! served nearly as well as without it.
 //!
 //! By itself this is the short form: any build, three seconds of each flood, on a machine that may
@@ -11,18 +11,18 @@
 //! | `DUNLIN_FLOOD_SECONDS` | of each flood (3) |
 //! | `DUNLIN_FLOOD_RATE` | datagrams a second (5000); a tenth of it on connections |
 //! | `DUNLIN_FLOOD_ONLY` | the names of floods, with commas between them (all) |
-//! | `DUNLIN_FLOOD_SLACK` | µs that the polite p99 may be over twice the idle one (not judged) |
+//! | `DUNLIN_FLOOD_SLACK` | µs that the regular p99 may be over twice the idle one (not judged) |
 //! | `DUNLIN_FLOOD_PRIORITY` | real-time priority of the server (10); 0: that of other processes |
 
 use std::collections::BTreeMap;
 use std::process::{Child, Command, Stdio};
 
 use conformance::Result;
+use conformance::environment::{TestFolder, number, root};
 use conformance::flood::Kind;
 use conformance::hosts::{CLIENTS, Hosts, SERVER, kernel_counters, reset_peak, resident};
 use conformance::load;
-use conformance::polite::Service;
-use conformance::scene::{Scene, number, root};
+use conformance::regular_client::Service;
 use conformance::server::{Launch, Server, Software};
 use serde_json::Value;
 use test_support::wait;
@@ -32,9 +32,9 @@ use test_support::wait;
 const MARGIN: u64 = 8 << 20;
 const STREAM_MIB: u64 = 16;
 const LIMIT_MIB: u64 = 4;
-/// Answers a polite client keeps.
+/// Answers a regular client keeps.
 const SHARE_MIN: f64 = 0.99;
-/// The first addresses of the polite client, without and beside a flood.
+/// The first addresses of the regular client, without and beside a flood.
 const FIRST: [usize; 2] = [10_000, 30_000];
 
 /// What the server counted since it began.
@@ -77,8 +77,8 @@ fn floods_leave_memory_and_polite_clients_alone() {
     if !root("network namespaces") {
         return;
     }
-    let scene = Scene::new("floods").unwrap();
-    let zones = [load::zone(&scene.path).unwrap()];
+    let folder = TestFolder::new("floods").unwrap();
+    let zones = [load::zone(&folder.path).unwrap()];
     let hosts = Hosts::up().unwrap();
     hosts.enter_clients().unwrap();
     let sections = format!(
@@ -106,7 +106,7 @@ fn floods_leave_memory_and_polite_clients_alone() {
         |kind: &Kind| only.is_empty() || only.split(',').any(|name| name == kind.name());
     for kind in Kind::ALL.into_iter().filter(is_wanted) {
         // A server for each: what one flood left in memory is not the next one's.
-        let mut server = launch.start(&scene.path).unwrap();
+        let mut server = launch.start(&folder.path).unwrap();
         let trial = flood(kind, &mut server).unwrap();
         println!("{}", trial.row());
         wrong.extend(trial.excess());
@@ -118,7 +118,7 @@ fn floods_leave_memory_and_polite_clients_alone() {
 fn flood(kind: Kind, server: &mut Server) -> Result<Trial> {
     let seconds = number("DUNLIN_FLOOD_SECONDS", 3) as f64;
     let rate = number("DUNLIN_FLOOD_RATE", 5_000);
-    let idle = polite(FIRST[0], (seconds / 4.0).max(1.0))?;
+    let idle = regular(FIRST[0], (seconds / 4.0).max(1.0))?;
     let budget = resident(server.id())?.0 + ((STREAM_MIB + LIMIT_MIB) << 20) + MARGIN;
     reset_peak(server.id())?;
     let (before, counted) = (kernel_counters(server.id())?, Counted::read(server)?);
@@ -126,7 +126,7 @@ fn flood(kind: Kind, server: &mut Server) -> Result<Trial> {
     // times are not judged, other processes may be busy, beside which an idle one never runs.
     let within: &[&str] = if slack().is_some() { &["chrt", "--idle", "0"] } else { &["nice"] };
     let mut flood = start(within, kind.name(), seconds, rate)?;
-    // The flood is there before the polite client comes, and ends after it.
+    // The flood is there before the regular client comes, and ends after it.
     wait::until_ok("the flood comes", || {
         let now = kernel_counters(server.id())?;
         match (received(kind, &difference(&before, &now)), flood.try_wait()) {
@@ -136,7 +136,7 @@ fn flood(kind: Kind, server: &mut Server) -> Result<Trial> {
             _ => Ok(()),
         }
     });
-    let beside = polite(FIRST[1], seconds * 0.8)?;
+    let beside = regular(FIRST[1], seconds * 0.8)?;
     let steps = finish(flood)?.trim().parse().map_err(|_| "a flood tells its steps")?;
     server.check_alive()?;
     let (after, now) = (kernel_counters(server.id())?, Counted::read(server)?);
@@ -173,7 +173,7 @@ fn received(kind: Kind, kernel: &Counters) -> u64 {
     }
 }
 
-/// Microseconds that the polite p99 may be over twice the idle one, where times are judged.
+/// Microseconds that the regular p99 may be over twice the idle one, where times are judged.
 fn slack() -> Option<u64> {
     let slack = std::env::var("DUNLIN_FLOOD_SLACK").ok();
     slack.map(|text| text.parse().expect("a number"))
@@ -181,10 +181,10 @@ fn slack() -> Option<u64> {
 
 /// Asks politely. The client shares a CPU with the flood, which takes all of it: it goes first,
 /// since what is asked is how the server serves it, not how the generator's host does.
-fn polite(first: usize, seconds: f64) -> Result<(Service, Service)> {
-    let said = finish(start(&["chrt", "--fifo", "50"], "polite", seconds, first as u64)?)?;
-    let mut lines = said.lines().map(Service::parse);
-    let mut next = || lines.next().flatten().ok_or("the polite client tells two lines");
+fn regular(first: usize, seconds: f64) -> Result<(Service, Service)> {
+    let response = finish(start(&["chrt", "--fifo", "50"], "regular", seconds, first as u64)?)?;
+    let mut lines = response.lines().map(Service::parse);
+    let mut next = || lines.next().flatten().ok_or("the regular client tells two lines");
     Ok((next()?, next()?))
 }
 

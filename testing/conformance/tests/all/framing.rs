@@ -8,15 +8,15 @@ use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
 use conformance::client::{framed, read_message};
+use conformance::environment::{TestFolder, number};
 use conformance::flood::{Clients, Flood, Kind};
 use conformance::hosts::{reset_peak, resident};
 use conformance::limits::ANSWER_TIMEOUT;
 use conformance::load::{self, Load, Manner, Seen, ZONE};
 use conformance::names::name;
-use conformance::questions::Question;
+use conformance::queries::Query;
 use conformance::random::Random;
 use conformance::reply::Reply;
-use conformance::scene::{Scene, number};
 use conformance::server::{Launch, Server, Software};
 use domain::base::iana::Rtype;
 
@@ -39,16 +39,16 @@ const DECENT: [Manner; 6] = [
     Manner::Churn,
 ];
 
-fn serve(scene: &Scene) -> Server {
-    let zones = [load::zone(&scene.path).unwrap()];
+fn serve(folder: &TestFolder) -> Server {
+    let zones = [load::zone(&folder.path).unwrap()];
     let launch = Launch { sections: SECTIONS, ..Launch::new(Software::Dunlin, &zones) };
-    launch.start(&scene.path).unwrap()
+    launch.start(&folder.path).unwrap()
 }
 
 #[test]
 fn queries_are_answered_however_their_stream_is_split() {
-    let scene = Scene::new("cuts").unwrap();
-    let server = serve(&scene);
+    let folder = TestFolder::new("cuts").unwrap();
+    let server = serve(&folder);
     let seed = number("DUNLIN_SEED", 1);
     for stream in 0..STREAMS {
         let mut random = Random::new(seed << 32 | stream);
@@ -61,7 +61,7 @@ fn queries_are_answered_however_their_stream_is_split() {
 fn ask_in_pieces(server: SocketAddrV4, random: &mut Random) -> Vec<u16> {
     let count = 1 + random.below(20) as u16;
     let query = |id: u16| {
-        let mut query = Question::new(name(&format!("a{id}.{ZONE}")), Rtype::A).to_wire();
+        let mut query = Query::new(name(&format!("a{id}.{ZONE}")), Rtype::A).to_wire();
         query[..2].copy_from_slice(&id.to_be_bytes());
         framed(&query)
     };
@@ -96,8 +96,8 @@ fn ask_in_pieces(server: SocketAddrV4, random: &mut Random) -> Vec<u16> {
 
 #[test]
 fn garbage_on_some_streams_affects_no_others() {
-    let scene = Scene::new("garbage").unwrap();
-    let mut server = serve(&scene);
+    let folder = TestFolder::new("garbage").unwrap();
+    let mut server = serve(&folder);
     let seed = number("DUNLIN_SEED", 1);
     let address = server.address;
     let (seen, ()) = beside(&mut server, || {
@@ -113,7 +113,7 @@ fn babble(server: SocketAddrV4, random: &mut Random) {
     let Ok(mut stream) = TcpStream::connect(server) else { return };
     stream.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
-    let query = framed(&Question::new(name(&format!("a1.{ZONE}")), Rtype::A).to_wire());
+    let query = framed(&Query::new(name(&format!("a1.{ZONE}")), Rtype::A).to_wire());
     for _ in 0..random.below(40) {
         let bytes = match random.below(6) {
             0 => vec![0; 1 + random.below(64)],
@@ -142,8 +142,8 @@ fn babble(server: SocketAddrV4, random: &mut Random) {
 /// there is.
 #[test]
 fn thousands_of_hostile_clients_affect_no_others() {
-    let scene = Scene::new("hostile").unwrap();
-    let mut server = serve(&scene);
+    let folder = TestFolder::new("hostile").unwrap();
+    let mut server = serve(&folder);
     let address = server.address;
     let clients = Clients(Ipv4Addr::new(127, 1, 0, 0));
     let time = Duration::from_secs(4);

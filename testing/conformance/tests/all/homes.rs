@@ -17,15 +17,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use conformance::environment::{TestFolder, number};
+use conformance::paced_client::{self, answer, wait_for};
 use conformance::random::Random;
-use conformance::scene::{Scene, number};
 use conformance::server::{Launch, Server, Software};
-use conformance::steady::{self, answer, wait_for};
 use test_support::wait;
 
 /// Seconds that answers live, each for as many names.
 const TTLS: [u32; 4] = [10, 20, 100, 1_000];
-/// Names by Zipf's law, for each question a second.
+/// Names by Zipf's law, for each query a second.
 const NAMES_PER_RATE: u64 = 7;
 /// Queries in a hundred for unique names.
 const SCANNED: u64 = 10;
@@ -33,7 +33,7 @@ const SCANNED: u64 = 10;
 const SOCKETS: usize = 16;
 /// How long a flow lasts.
 const FLOW: Duration = Duration::from_millis(50);
-/// Questions that are sent together.
+/// Queries that are sent together.
 const TOGETHER: Duration = Duration::from_millis(2);
 /// Misses under way at once.
 const WINDOW: usize = 64;
@@ -50,7 +50,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error>>;
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
-    questions: u64,
+    queries: u64,
     answered: u64,
     names: u64,
     asked: u64,
@@ -60,7 +60,7 @@ struct Sum {
     /// Misses one after the other: how long half of them and 99 of 100 took, microseconds.
     p50: f64,
     p99: f64,
-    /// Processor time of the server, microseconds: for a question by Zipf's law,
+    /// Processor time of the server, microseconds: for a query by Zipf's law,
     popular: f64,
     /// for one of those misses,
     single: f64,
@@ -75,9 +75,9 @@ fn two_workers_send_one_query() {
     println!("| workers | questions | names | asked of others | told by another worker | alone |");
     println!("| --- | --- | --- | --- | --- | --- |");
     for (workers, sum) in [1, 2].iter().zip(&sums) {
-        let Sum { questions, names, asked, told, alone, .. } = *sum;
-        let share = asked as f64 * 100.0 / questions as f64;
-        println!("| {workers} | {questions} | {names} | {share:.1} % | {told} | {alone} |");
+        let Sum { queries, names, asked, told, alone, .. } = *sum;
+        let share = asked as f64 * 100.0 / queries as f64;
+        println!("| {workers} | {queries} | {names} | {share:.1} % | {told} | {alone} |");
     }
     println!("\n| workers | µs: a miss, p50 | p99 | CPU, Zipf | a miss alone | of {WINDOW} |");
     println!("| --- | --- | --- | --- | --- | --- |");
@@ -96,7 +96,7 @@ fn two_workers_send_one_query() {
 }
 
 fn run(workers: usize) -> Result<Sum> {
-    let scene = Scene::new(&format!("homes-{workers}"))?;
+    let folder = TestFolder::new(&format!("homes-{workers}"))?;
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     let address = socket.local_addr()?;
     let other = Other { socket, asked: AtomicU64::new(0), ends: AtomicBool::new(false) };
@@ -106,7 +106,7 @@ fn run(workers: usize) -> Result<Sum> {
         let keys = format!("workers = {workers}");
         let launch =
             Launch { sections: &sections, keys: &keys, ..Launch::new(Software::Dunlin, &[]) };
-        let start = || launch.start(&scene.path).map_err(Box::from);
+        let start = || launch.start(&folder.path).map_err(Box::from);
         let sum = start().and_then(|mut dunlin| {
             let sum = measure(&mut dunlin, &other);
             dunlin.check_alive()?;
@@ -123,7 +123,7 @@ fn measure(dunlin: &mut Server, other: &Other) -> Result<Sum> {
     let begun = processor_time(dunlin.id())?;
     let mut sum = ask_popular(dunlin.address)?;
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
-    sum.popular = micros(processor_time(dunlin.id())? - begun) / sum.questions as f64;
+    sum.popular = micros(processor_time(dunlin.id())? - begun) / sum.queries as f64;
     sum.asked = other.asked.load(Ordering::Relaxed) - before;
     let status = dunlin.status()?;
     let homes = |what: &str| status["cache"]["homes"][what].as_u64().unwrap_or_default();
@@ -172,9 +172,9 @@ impl Other {
 }
 
 /// `what` and a number, whose digits begin with the last one.
-fn question(what: char, nth: u64) -> Vec<u8> {
+fn query(what: char, nth: u64) -> Vec<u8> {
     let digits: String = nth.to_string().chars().rev().collect();
-    steady::question(&format!("{what}{digits}.namespace.svc.cluster.local"))
+    paced_client::query(&format!("{what}{digits}.namespace.svc.cluster.local"))
 }
 
 fn socket(to: SocketAddrV4) -> io::Result<UdpSocket> {
@@ -212,7 +212,7 @@ fn ask_popular(to: SocketAddrV4) -> Result<Sum> {
     let (mut flow_ends, mut oldest) = (FLOW, 0);
     while begun.elapsed().as_secs() < seconds {
         let due = (begun.elapsed().as_secs_f64() * rate as f64) as u64;
-        for nth in sum.questions..due {
+        for nth in sum.queries..due {
             let drawn = (random.bits() >> 11) as f64 / (1u64 << 53) as f64;
             let name = match random.bits() % 100 {
                 0..SCANNED => ('s', nth),
@@ -223,9 +223,9 @@ fn ask_popular(to: SocketAddrV4) -> Result<Sum> {
             };
             seen.insert(name);
             let from = random.below(SOCKETS);
-            sockets[from].send(&question(name.0, name.1))?;
+            sockets[from].send(&query(name.0, name.1))?;
         }
-        sum.questions = sum.questions.max(due);
+        sum.queries = sum.queries.max(due);
         thread::sleep(TOGETHER);
         for socket in &sockets {
             sum.answered += drain(socket)?;
@@ -239,12 +239,12 @@ fn ask_popular(to: SocketAddrV4) -> Result<Sum> {
         }
     }
     sockets.push(left);
-    let questions = sum.questions;
-    wait::try_until_ok(&format!("answers to most of {questions} questions"), || {
+    let queries = sum.queries;
+    wait::try_until_ok(&format!("answers to most of {queries} questions"), || {
         for socket in &sockets {
             sum.answered += drain(socket).map_err(|why| why.to_string())?;
         }
-        let has_most = sum.answered * 100 >= questions * 99;
+        let has_most = sum.answered * 100 >= queries * 99;
         if has_most { Ok(()) } else { Err(format!("{} answers", sum.answered)) }
     })?;
     sum.names = seen.len() as u64;
@@ -259,7 +259,7 @@ fn ask_one_by_one(to: SocketAddrV4, count: u64) -> Result<Vec<Duration>> {
     for nth in 0..count {
         let socket = &sockets[nth as usize % SOCKETS];
         let begun = Instant::now();
-        socket.send(&question('u', nth))?;
+        socket.send(&query('u', nth))?;
         socket.recv(&mut buffer)?;
         took.push(begun.elapsed());
     }
@@ -276,7 +276,7 @@ fn ask_many(to: SocketAddrV4, count: u64) -> Result<()> {
             socket.recv(&mut buffer)?;
         }
         if nth < count {
-            socket.send(&question('v', nth))?;
+            socket.send(&query('v', nth))?;
         }
     }
     Ok(())

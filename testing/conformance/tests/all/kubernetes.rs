@@ -1,21 +1,21 @@
-//! Dunlin beside CoreDNS on the same API server: generated clusters, generated questions, and a
+//! Dunlin beside CoreDNS on the same API server: generated clusters, generated queries, and a
 //! reason for every difference.
 //!
-//! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the questions, `COREDNS` the binary of CoreDNS.
+//! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the queries, `COREDNS` the binary of CoreDNS.
 
 use cluster::{Cluster, objects};
 use conformance::Result;
 use conformance::client::{ask_udp, is_authority};
+use conformance::environment::{TestFolder, all_present, number};
 use conformance::kubernetes::{Generated, zone_name};
 use conformance::limits::PATIENCE_LONG;
 use conformance::names::name;
-use conformance::probe::Probe;
-use conformance::questions::{Edns, Question, RD};
+use conformance::packet::QueryPacket;
+use conformance::queries::{Edns, Query, RD};
 use conformance::random::Random;
 use conformance::reasons::{self, Reason};
 use conformance::reply::Reply;
 use conformance::run::{Arena, Findings, Transport};
-use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Launch, Server, Software};
 use conformance::world::World;
 use domain::base::iana::Rtype;
@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use std::time::Instant;
 use test_support::wait;
 
-/// Questions of all rounds. With seed 1 they need every reason.
+/// Queries of all rounds. With seed 1 they need every reason.
 const FULL: usize = 32_000;
 
 /// Options of both servers, round by round.
@@ -54,20 +54,20 @@ fn every_difference_from_coredns_has_a_reason() {
     }
     let Some(cluster) = Cluster::start_or_skip() else { return };
     let seed = number("DUNLIN_SEED", 1);
-    let questions = number("DUNLIN_QUESTIONS", FULL as u64) as usize;
-    println!("DUNLIN_SEED={seed} DUNLIN_QUESTIONS={questions}");
+    let queries = number("DUNLIN_QUESTIONS", FULL as u64) as usize;
+    println!("DUNLIN_SEED={seed} DUNLIN_QUESTIONS={queries}");
     let rules = reasons::read(include_str!("../../kubernetes-reasons.toml")).expect("the reasons");
-    let findings = run(&cluster, seed, questions, &rules).expect("the servers run");
+    let findings = run(&cluster, seed, queries, &rules).expect("the servers run");
     println!("{}", findings.report());
     let needed = |rule: &&Reason| findings.reasons.contains_key(&rule.id);
     let idle: Vec<_> = rules.iter().filter(|rule| !needed(rule)).map(|rule| &rule.id).collect();
     println!("reasons this run did not need: {idle:?}");
     assert!(findings.unexplained.is_empty(), "there are differences without a reason");
-    assert!(questions != FULL || seed != 1 || idle.is_empty(), "an unused reason is wrong");
+    assert!(queries != FULL || seed != 1 || idle.is_empty(), "an unused reason is wrong");
 }
 
-fn run(cluster: &Cluster, seed: u64, questions: usize, rules: &[Reason]) -> Result<Findings> {
-    let scene = Scene::new("kubernetes")?;
+fn run(cluster: &Cluster, seed: u64, queries: usize, rules: &[Reason]) -> Result<Findings> {
+    let folder = TestFolder::new("kubernetes")?;
     let world = World { name: "kubernetes", zones: Vec::new() };
     let (mut random, mut generated) = (Random::new(seed), Generated::default());
     let mut findings = Findings::default();
@@ -84,7 +84,7 @@ fn run(cluster: &Cluster, seed: u64, questions: usize, rules: &[Reason]) -> Resu
             }
         }
         generated.is_compat = ours.contains("compat");
-        let folder = scene.path.join(format!("round-{round}"));
+        let folder = folder.path.join(format!("round-{round}"));
         let kubeconfig = cluster.kubeconfig();
         let zones = if ours.contains("multicluster") { "clusterset.local" } else { "" };
         let corefile = format!(
@@ -104,10 +104,11 @@ fn run(cluster: &Cluster, seed: u64, questions: usize, rules: &[Reason]) -> Resu
         let peers = vec![start(Software::CoreDns, &corefile)?];
         let arena = Arena { world: &world, subject, peers, dialect: Some(&generated) };
         let prepared = begun.elapsed();
-        // The API server chooses addresses: what one question draws changes no other.
-        let ask = |random: &mut Random| generated.question(&mut Random::new(random.bits())).into();
-        let probes: Vec<Probe> = (0..questions / ROUNDS.len()).map(|_| ask(&mut random)).collect();
-        arena.ask(&probes, Transport::Udp, PATIENCE_LONG, rules, &mut findings)?;
+        // The API server chooses addresses: what one query draws changes no other.
+        let ask = |random: &mut Random| generated.query(&mut Random::new(random.bits())).into();
+        let packets: Vec<QueryPacket> =
+            (0..queries / ROUNDS.len()).map(|_| ask(&mut random)).collect();
+        arena.ask(&packets, Transport::Udp, PATIENCE_LONG, rules, &mut findings)?;
         println!("round {round}: prepared in {prepared:.1?}, all in {:.1?}", begun.elapsed());
     }
     Ok(findings)
@@ -183,15 +184,15 @@ fn external_names_lead_to_the_same_records_as_with_coredns() {
 }
 
 fn external(cluster: &Cluster) -> Result<()> {
-    let scene = Scene::new("kubernetes-external")?;
-    let file = scene.path.join("example.com.zone");
+    let folder = TestFolder::new("kubernetes-external")?;
+    let file = folder.path.join("example.com.zone");
     std::fs::write(&file, ZONE_FILE).map_err(|error| error.to_string())?;
     let sections = format!("file {} example.com", file.display());
-    let folder = scene.path.join("upstream");
+    let upstream_folder = folder.path.join("upstream");
     let upstream = Launch { sections: &sections, ..Launch::new(Software::CoreDns, &[]) };
-    let upstream = upstream.start(&folder)?;
+    let upstream = upstream.start(&upstream_folder)?;
     // An upstream that does not answer yet is a failure, which is cached for a while.
-    let address_of = Question::new(name("www.example.com"), Rtype::A);
+    let address_of = Query::new(name("www.example.com"), Rtype::A);
     let answer = || answer_of(&upstream, &address_of);
     wait::until_value("an answer of the upstream", answer, |answer| {
         answer.as_ref().is_some_and(|(_, records)| !records.is_empty())
@@ -207,7 +208,7 @@ fn external(cluster: &Cluster) -> Result<()> {
         kubeconfig.display()
     );
     let start = |software, sections: &str| -> Result<Server> {
-        let server = Launch { sections, ..Launch::new(software, &[]) }.start(&scene.path)?;
+        let server = Launch { sections, ..Launch::new(software, &[]) }.start(&folder.path)?;
         wait_for(&server)?;
         Ok(server)
     };
@@ -215,11 +216,11 @@ fn external(cluster: &Cluster) -> Result<()> {
     for (number, target) in TARGETS.iter().enumerate() {
         let mut alias = Vec::new();
         for rtype in [Rtype::CNAME, Rtype::A, Rtype::AAAA] {
-            let mut question =
-                Question::new(name(&format!("out-{number}.shop.svc.cluster.local")), rtype);
-            (question.flags, question.edns) = (RD, Some(Edns::new(1232)));
+            let mut query =
+                Query::new(name(&format!("out-{number}.shop.svc.cluster.local")), rtype);
+            (query.flags, query.edns) = (RD, Some(Edns::new(1232)));
             let [ours, theirs] =
-                servers.each_ref().map(|server| answer_of(server, &question).expect("a reply"));
+                servers.each_ref().map(|server| answer_of(server, &query).expect("a reply"));
             println!("{target} {rtype}: {ours:?}");
             if rtype == Rtype::CNAME {
                 alias.clone_from(&ours.1);
@@ -241,8 +242,8 @@ fn external(cluster: &Cluster) -> Result<()> {
 }
 
 /// The response code, and the records of the answer without TTLs, in order.
-fn answer_of(server: &Server, question: &Question) -> Option<(u16, Vec<String>)> {
-    let replies = ask_udp(server.address, &[question.to_wire()], PATIENCE_LONG);
+fn answer_of(server: &Server, query: &Query) -> Option<(u16, Vec<String>)> {
+    let replies = ask_udp(server.address, &[query.to_wire()], PATIENCE_LONG);
     let reply = replies.ok()?.pop().flatten()?;
     let reply = Reply::read(&reply);
     Some((reply.rcode, records_of(&reply)))

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use conformance::Result;
 use conformance::client::is_authority;
+use conformance::environment::{TestFolder, all_present, number};
 use conformance::load::{self, Load, Manner, Seen};
 use conformance::names::{Name, name};
-use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Launch, Server, Software};
 use conformance::zone::{Signing, Zone};
 use test_support::wait;
@@ -51,10 +51,10 @@ fn no_query_is_lost_while_configs_are_reloaded() {
         return;
     }
     let reloads = number("DUNLIN_RELOADS", 100);
-    let scene = Scene::new("config-reload").unwrap();
-    let zone = load::zone(&scene.path).unwrap();
+    let folder = TestFolder::new("config-reload").unwrap();
+    let zone = load::zone(&folder.path).unwrap();
     let zones = [zone.clone()];
-    let server = Launch::new(subject, &zones).start(&scene.path).unwrap();
+    let server = Launch::new(subject, &zones).start(&folder.path).unwrap();
     let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
     let (seen, result) = load.run(|seen| {
         (1..=reloads).try_for_each(|generation| reload(&server, &zone, generation, seen))
@@ -126,10 +126,10 @@ fn no_query_is_lost_during_hot_restarts_of_held_servers() {
 }
 
 /// Hot restarts with these keys of `[server]` beside others.
-fn replace_processes(scene: &str, more: &str) {
+fn replace_processes(folder: &str, more: &str) {
     let hot_restarts = number("DUNLIN_HOT_RESTARTS", 20);
-    let scene = Scene::new(scene).unwrap();
-    let zones = [load::zone(&scene.path).unwrap()];
+    let folder = TestFolder::new(folder).unwrap();
+    let zones = [load::zone(&folder.path).unwrap()];
     let new_process = |generation: u64| {
         // More, fewer, as many: sockets are new, several to a worker, or stay.
         let workers = [2, 3, 1, 4, 4, 1][generation as usize % 6];
@@ -141,7 +141,7 @@ fn replace_processes(scene: &str, more: &str) {
     let (keys, sections) = new_process(0);
     let launch =
         Launch { keys: &keys, sections: &sections, ..Launch::new(Software::Dunlin, &zones) };
-    let mut server = launch.start(&scene.path).unwrap();
+    let mut server = launch.start(&folder.path).unwrap();
     let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };
     let (seen, result) = load.run(|seen| {
         for generation in 1..=hot_restarts {
@@ -160,10 +160,10 @@ fn replace_processes(scene: &str, more: &str) {
 #[test]
 fn no_query_is_lost_when_a_held_server_is_killed() {
     let kills = number("DUNLIN_KILLS", 5);
-    let scene = Scene::new("held-killed").unwrap();
-    let zones = [load::zone(&scene.path).unwrap()];
+    let folder = TestFolder::new("held-killed").unwrap();
+    let zones = [load::zone(&folder.path).unwrap()];
     let launch = Launch { keys: HELD, ..Launch::new(Software::Dunlin, &zones) };
-    let mut server = launch.start(&scene.path).unwrap();
+    let mut server = launch.start(&folder.path).unwrap();
     let (clients, interval) = ([Manner::Datagrams; 16], Duration::from_millis(16));
     let load = Load { server: server.address, clients: &clients, interval };
     let (seen, result) = load.run(|seen| {
@@ -182,12 +182,12 @@ fn no_query_is_lost_when_a_held_server_is_killed() {
 #[test]
 fn no_query_is_lost_to_new_processes_that_never_serve() {
     let attempts = number("DUNLIN_HOT_RESTARTS", 20) / 2;
-    let scene = Scene::new("never-serves").unwrap();
-    let zone = load::zone(&scene.path).unwrap();
-    let slow = slow_zone(&scene.path).unwrap();
+    let folder = TestFolder::new("never-serves").unwrap();
+    let zone = load::zone(&folder.path).unwrap();
+    let slow = slow_zone(&folder.path).unwrap();
     let zones = [zone.clone()];
     let launch = Launch { keys: "workers = 1", ..Launch::new(Software::Dunlin, &zones) };
-    let mut server = launch.start(&scene.path).unwrap();
+    let mut server = launch.start(&folder.path).unwrap();
     let zones = [zone, slow];
     let new_process = Launch { keys: "workers = 4", zones: &zones, ..launch };
     let load = Load { server: server.address, clients: &CLIENTS, interval: INTERVAL };

@@ -4,12 +4,12 @@ use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use conformance::client::ask_udp;
+use conformance::environment::TestFolder;
 use conformance::limits::Patience;
+use conformance::paced_client::query;
 use conformance::ports::free_address;
 use conformance::reply::Reply;
-use conformance::scene::Scene;
 use conformance::server::{Launch, Server, Software};
-use conformance::steady::question;
 use test_support::wait;
 
 const SERVFAIL: u16 = 2;
@@ -18,7 +18,7 @@ const QUESTIONS: usize = 20;
 const PATIENCE: Patience = Patience { timeout: Duration::from_secs(5), tries: 3 };
 
 /// This many servers, each of which asks the next one for everything.
-fn ring(scene: &Scene, count: usize) -> Vec<Server> {
+fn ring(folder: &TestFolder, count: usize) -> Vec<Server> {
     let ip = |nth: usize| Ipv4Addr::new(127, 0, 0, 10 + nth as u8);
     let addresses: Vec<_> = (0..count).map(|nth| free_address(ip(nth))).collect();
     (0..count)
@@ -28,14 +28,13 @@ fn ring(scene: &Scene, count: usize) -> Vec<Server> {
             let launch = Launch::new(Software::Dunlin, &[]);
             let address = Some(addresses[nth]);
             let launch = Launch { sections: &sections, keys, address, ..launch };
-            launch.start(&scene.path.join(nth.to_string())).unwrap()
+            launch.start(&folder.path.join(nth.to_string())).unwrap()
         })
         .collect()
 }
 
 fn ask(server: &Server, name: &str) -> u16 {
-    let replies =
-        ask_udp(server.address, &[question(&format!("{name}.example"))], PATIENCE).unwrap();
+    let replies = ask_udp(server.address, &[query(&format!("{name}.example"))], PATIENCE).unwrap();
     Reply::read(replies[0].as_ref().expect("an answer")).rcode
 }
 
@@ -52,8 +51,8 @@ fn counts(servers: &[Server]) -> [u64; 2] {
 }
 
 fn check(count: usize) {
-    let scene = Scene::new(&format!("loops-{count}")).unwrap();
-    let servers = ring(&scene, count);
+    let folder = TestFolder::new(&format!("loops-{count}")).unwrap();
+    let servers = ring(&folder, count);
     let mut round = 0;
     let faults = || {
         // Queries loop, so none is answered; that triggers the next loop check, at the latest half

@@ -19,13 +19,13 @@ use std::time::{Duration, Instant};
 
 use conformance::Result;
 use conformance::client::{framed, read_message};
+use conformance::environment::{TestFolder, number};
 use conformance::hosts::{reset_peak, resident};
 use conformance::limits::ANSWER_TIMEOUT;
-use conformance::scene::{Scene, number};
+use conformance::paced_client::{self, answer, wait_for};
 use conformance::server::{Launch, Software};
-use conformance::steady::{self, answer, wait_for};
 
-/// Questions under way, over UDP and over TCP each.
+/// Queries under way, over UDP and over TCP each.
 const WINDOW: usize = 64;
 /// How many names later every third is asked again.
 const AGAIN: u64 = 50;
@@ -36,7 +36,7 @@ const TELLS: Duration = Duration::from_secs(10);
 
 #[test]
 fn endless_names_stay_within_the_memory_of_the_cache() {
-    let scene = Scene::new("memory").unwrap();
+    let folder = TestFolder::new("memory").unwrap();
     let (names, mebi) = (number("DUNLIN_CACHE_NAMES", 120_000), number("DUNLIN_CACHE_MIB", 8));
     let server = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = server.local_addr().unwrap();
@@ -48,7 +48,7 @@ fn endless_names_stay_within_the_memory_of_the_cache() {
                 format!("[forward]\n\".\" = [\"{address}\"]\n[cache]\nmemory = \"{mebi}MiB\"\n");
             let keys = "workers = 1";
             let launch = Launch { sections: &sections, keys, ..Launch::new(Software::Dunlin, &[]) };
-            run(launch, &scene, names, mebi << 20).unwrap();
+            run(launch, &folder, names, mebi << 20).unwrap();
         });
         ends.store(true, Ordering::Relaxed);
         if let Err(panic) = told {
@@ -57,8 +57,8 @@ fn endless_names_stay_within_the_memory_of_the_cache() {
     });
 }
 
-fn run(launch: Launch<'_>, scene: &Scene, names: u64, memory: u64) -> Result<()> {
-    let mut dunlin = launch.start(&scene.path)?;
+fn run(launch: Launch<'_>, folder: &TestFolder, names: u64, memory: u64) -> Result<()> {
+    let mut dunlin = launch.start(&folder.path)?;
     wait_for(&mut dunlin, "ready.test")?;
     let (to, half) = (dunlin.address, names / 2);
     // Pages of the program count, too: those of the code that answers are in RAM from here on.
@@ -123,8 +123,8 @@ fn answer_anything(server: &UdpSocket, ends: &AtomicBool) {
     }
 }
 
-fn question(nth: u64) -> Vec<u8> {
-    steady::question(&format!("name-{nth}.namespace.svc.cluster.local"))
+fn query(nth: u64) -> Vec<u8> {
+    paced_client::query(&format!("name-{nth}.namespace.svc.cluster.local"))
 }
 
 /// Each name, and every third a while later once more.
@@ -136,7 +136,7 @@ fn all(names: std::ops::Range<u64>) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Asks over UDP, with so many questions under way; who is not answered soon is asked no more.
+/// Asks over UDP, with so many queries under way; who is not answered soon is asked no more.
 fn ask_datagrams(
     to: SocketAddrV4,
     names: std::ops::Range<u64>,
@@ -147,9 +147,9 @@ fn ask_datagrams(
     socket.set_read_timeout(Some(Duration::from_millis(100)))?;
     let (mut open, mut buffer) = (0, [0; 2048]);
     for (at, nth) in all(names).enumerate() {
-        let mut question = question(nth);
-        question[..2].copy_from_slice(&(at as u16).to_be_bytes());
-        socket.send(&question)?;
+        let mut query = query(nth);
+        query[..2].copy_from_slice(&(at as u16).to_be_bytes());
+        socket.send(&query)?;
         open += 1;
         while open >= WINDOW {
             // What got lost comes no more, nor does what came behind it.
@@ -160,7 +160,7 @@ fn ask_datagrams(
     Ok(())
 }
 
-/// Asks over one connection, with so many questions under way.
+/// Asks over one connection, with so many queries under way.
 fn ask_stream(
     to: SocketAddrV4,
     names: std::ops::Range<u64>,
@@ -171,8 +171,8 @@ fn ask_stream(
     stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
     let names: Vec<u64> = all(names).collect();
     for some in names.chunks(WINDOW) {
-        let questions = some.iter().flat_map(|nth| framed(&question(*nth)));
-        stream.write_all(&questions.collect::<Vec<_>>())?;
+        let queries = some.iter().flat_map(|nth| framed(&query(*nth)));
+        stream.write_all(&queries.collect::<Vec<_>>())?;
         for _ in some {
             read_message(&mut stream)?;
         }

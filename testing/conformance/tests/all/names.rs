@@ -8,11 +8,11 @@ use std::net::SocketAddrV4;
 use std::path::Path;
 
 use conformance::client::{ask_tcp, ask_udp};
+use conformance::environment::{TestFolder, all_present};
 use conformance::limits::PATIENCE_LONG;
 use conformance::names::name;
-use conformance::questions::Question;
+use conformance::queries::Query;
 use conformance::reply::{Reply, Section};
-use conformance::scene::{Scene, all_present};
 use conformance::server::{Launch, Server, Software};
 use conformance::zone::{Signing, Zone};
 use domain::base::iana::Rtype;
@@ -78,26 +78,26 @@ const TYPES: [Rtype; 12] = [
 
 /// The same zone file under two names, at Knot.
 struct Behind {
-    scene: Scene,
+    folder: TestFolder,
     knot: Server,
     new: Zone,
 }
 
 impl Behind {
     fn start(test: &str) -> Self {
-        let scene = Scene::new(test).unwrap();
-        let file = scene.path.join("zone");
+        let folder = TestFolder::new(test).unwrap();
+        let file = folder.path.join("zone");
         std::fs::write(&file, ZONE).unwrap();
         let zone = |origin| Zone::read(name(origin), file.clone(), Signing::Unsigned).unwrap();
         let (old, new) = (zone("old.test"), zone("new.test"));
-        let knot = Server::start(Software::Knot, &[old, new.clone()], &scene.path).unwrap();
-        Self { scene, knot, new }
+        let knot = Server::start(Software::Knot, &[old, new.clone()], &folder.path).unwrap();
+        Self { folder, knot, new }
     }
 
     /// A Dunlin with further sections in its config, which asks Knot about all it has no zone for.
     fn dunlin(&self, zones: &[Zone], sections: &str) -> (Server, String) {
         let sections = format!("[forward]\n\".\" = [\"{}\"]\n{sections}\n", self.knot.address);
-        (launch(zones, &sections).start(&self.scene.path).unwrap(), sections)
+        (launch(zones, &sections).start(&self.folder.path).unwrap(), sections)
     }
 }
 
@@ -106,8 +106,8 @@ fn launch<'a>(zones: &'a [Zone], sections: &'a str) -> Launch<'a> {
     Launch { sections, keys, ..Launch::new(Software::Dunlin, zones) }
 }
 
-fn ask_all(server: SocketAddrV4, questions: &[Question], by_stream: bool) -> Vec<Reply> {
-    let packets: Vec<Vec<u8>> = questions.iter().map(Question::to_wire).collect();
+fn ask_all(server: SocketAddrV4, queries: &[Query], by_stream: bool) -> Vec<Reply> {
+    let packets: Vec<Vec<u8>> = queries.iter().map(Query::to_wire).collect();
     let replies = match by_stream {
         true => ask_tcp(server, &packets, PATIENCE_LONG),
         false => ask_udp(server, &packets, PATIENCE_LONG).unwrap(),
@@ -116,8 +116,8 @@ fn ask_all(server: SocketAddrV4, questions: &[Question], by_stream: bool) -> Vec
 }
 
 fn ask(server: SocketAddrV4, owner: &str, rtype: Rtype) -> Reply {
-    let question = Question { flags: FLAGS, ..Question::new(name(owner), rtype) };
-    ask_all(server, &[question], false).remove(0)
+    let query = Query { flags: FLAGS, ..Query::new(name(owner), rtype) };
+    ask_all(server, &[query], false).remove(0)
 }
 
 /// The last bytes of the addresses of a name, as a text.
@@ -141,12 +141,12 @@ fn rewritten_query_gets_the_answer_of_the_new_name() {
     }
     let behind = Behind::start("rewrite");
     let rule = "[[rewrite]]\nsuffix = \"old.test\"\nto = \"new.test\"\n";
-    let questions = |flags| -> Vec<Question> {
+    let queries = |flags| -> Vec<Query> {
         let owners = NAMES.iter().map(|below| name(&format!("{below}Old.test")));
-        let each = owners.flat_map(|owner| TYPES.map(|rtype| Question::new(owner.clone(), rtype)));
-        each.map(|question| Question { flags, ..question }).collect()
+        let each = owners.flat_map(|owner| TYPES.map(|rtype| Query::new(owner.clone(), rtype)));
+        each.map(|query| Query { flags, ..query }).collect()
     };
-    let all = questions(FLAGS);
+    let all = queries(FLAGS);
     let theirs = ask_all(behind.knot.address, &all, true);
     let own = [behind.new.clone()];
     for zones in [&own[..], &[]] {
@@ -154,16 +154,16 @@ fn rewritten_query_gets_the_answer_of_the_new_name() {
         // Twice, since the second time they are known.
         for (pass, by_stream) in [("first", false), ("again", false), ("by stream", true)] {
             let ours = ask_all(dunlin.address, &all, by_stream);
-            for ((question, ours), theirs) in all.iter().zip(&ours).zip(&theirs) {
+            for ((query, ours), theirs) in all.iter().zip(&ours).zip(&theirs) {
                 let is_negative = theirs.answer.is_empty();
                 // An alias that leads out of the zone is followed, to names that Knot refuses.
-                let is_out = question.name == name("out.old.test");
+                let is_out = query.name == name("out.old.test");
                 let same = (ours.rcode == theirs.rcode || is_out)
                     && (known(&ours.answer) == known(&theirs.answer))
                     && (!is_negative || known(&ours.authority) == known(&theirs.authority))
-                    && ours.question == question.to_wire()[12..]
+                    && ours.question == query.to_wire()[12..]
                     && ours.faults.is_empty();
-                assert!(same, "{pass} {question}:\nours {ours:?}\ntheirs {theirs:?}");
+                assert!(same, "{pass} {query}:\nours {ours:?}\ntheirs {theirs:?}");
             }
         }
         let status = dunlin.status().unwrap();
@@ -183,7 +183,7 @@ fn cached_answer_is_not_used_for_a_name_in_a_hosts_file() {
         return;
     }
     let behind = Behind::start("hosts");
-    let file = behind.scene.path.join("hosts");
+    let file = behind.folder.path.join("hosts");
     write(&file, "192.0.2.101 printer.lan printer\n");
     let (dunlin, sections) = behind.dunlin(&[], &format!("[hosts]\nfiles = [{file:?}]\n"));
     let address = dunlin.address;
@@ -205,7 +205,7 @@ fn cached_answer_is_not_used_for_a_name_in_a_hosts_file() {
         status["hosts"][0]["state"] == "behind" && told.contains("hosts:2:1: `no.address` is no")
     };
     wait::until_true("the error is reported", is_behind);
-    assert_eq!(addresses(address, "www.new.test"), "102", "what it said before goes on");
+    assert_eq!(addresses(address, "www.new.test"), "102", "what it response before goes on");
     assert_eq!(addresses(address, "printer.lan"), "101");
     write(&file, "192.0.2.101 printer.lan\n");
     wait::until_true("the name is Knot's again", || addresses(address, "www.new.test") == "2 3");
@@ -261,7 +261,7 @@ fn rule_treats_names_by_its_mode() {
 }
 
 /// An alias that leads from names of one group of servers to those of another, where nothing is
-/// kept: what the first said has to be there when the second has answered.
+/// cached: the answer of the first is still there when the second has answered.
 #[test]
 fn alias_chain_crosses_upstream_groups_without_a_cache() {
     if !all_present(&[Software::Knot]) {

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use conformance::Result;
 use conformance::client::{ask_udp, exchange};
+use conformance::environment::{TestFolder, all_present, number};
 use conformance::limits::PATIENCE_SHORT;
 use conformance::names::name;
-use conformance::questions::Question;
+use conformance::queries::Query;
 use conformance::random::Random;
 use conformance::reply::Reply;
-use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Server, Software};
 use conformance::zone::{Signing, Zone};
 use domain::base::iana::Rtype;
@@ -29,7 +29,7 @@ const NAMES: usize = 1000;
 const ADDRESSES: usize = 4;
 /// What an answer may take.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Between two questions of one client, so that the server has a core to itself.
+/// Between two queries of one client, so that the server has a core to itself.
 const PAUSE: Duration = Duration::from_micros(100);
 
 /// What writer and clients tell each other.
@@ -53,11 +53,11 @@ fn no_query_is_lost_or_wrong_while_zones_are_reloaded() {
         return;
     }
     let reloads = number("DUNLIN_RELOADS", 100) as u32;
-    let scene = Scene::new("reload").unwrap();
-    let file = scene.path.join("gen.test.zone");
+    let folder = TestFolder::new("reload").unwrap();
+    let file = folder.path.join("gen.test.zone");
     write_zone(&file, 0).unwrap();
     let zone = Zone::read(name("gen.test"), file.clone(), Signing::Unsigned).unwrap();
-    let server = Server::start(subject, &[zone], &scene.path).unwrap();
+    let server = Server::start(subject, &[zone], &folder.path).unwrap();
     let shared = Shared::default();
     let failures: Vec<String> = std::thread::scope(|scope| {
         let (shared, address) = (&shared, server.address);
@@ -112,17 +112,17 @@ fn write_zone(file: &Path, generation: u32) -> Result<()> {
 }
 
 fn serial(server: SocketAddrV4) -> Option<u32> {
-    let packet = Question::new(name("gen.test"), Rtype::SOA).to_wire();
+    let packet = Query::new(name("gen.test"), Rtype::SOA).to_wire();
     let reply = ask_udp(server, &[packet], PATIENCE_SHORT).ok()?.pop()??;
     let soa = Reply::read(&reply).answer.pop_first()?;
     let numbers = &soa.data[soa.data.len().checked_sub(20)?..];
     Some(u32::from_be_bytes(numbers[..4].try_into().ok()?))
 }
 
-fn question(random: &mut Random) -> Question {
+fn query(random: &mut Random) -> Query {
     let owner = random.below(NAMES);
     let kind = if random.chance(50) { "a" } else { "c" };
-    Question::new(name(&format!("{kind}{owner}.gen.test")), Rtype::A)
+    Query::new(name(&format!("{kind}{owner}.gen.test")), Rtype::A)
 }
 
 /// Asks until told to end, from a new port now and then, so that every worker has its turn.
@@ -157,15 +157,15 @@ fn ask_stream(server: SocketAddrV4, shared: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// One question: it must be answered, and with a single generation that was live meanwhile.
+/// One query: it must be answered, and with a single generation that was live meanwhile.
 fn ask(
     shared: &Shared,
     random: &mut Random,
     exchange: impl FnOnce(Vec<u8>) -> std::io::Result<Vec<u8>>,
 ) -> Result<()> {
-    let question = question(random);
+    let query = query(random);
     let oldest = shared.confirmed.load(Ordering::SeqCst);
-    let reply = exchange(question.to_wire()).map_err(|e| format!("lost: {question}: {e}"))?;
+    let reply = exchange(query.to_wire()).map_err(|e| format!("lost: {query}: {e}"))?;
     let newest = shared.written.load(Ordering::SeqCst);
     let reply = Reply::read(&reply);
     let addresses = reply.answer.iter().filter(|record| record.rtype == Rtype::A);
@@ -178,10 +178,7 @@ fn ask(
         && generations.len() == 1
         && generations.iter().all(|generation| (oldest..=newest).contains(generation));
     if !right {
-        return Err(format!(
-            "wrong: {question}: {:?} of {oldest}..={newest}, {reply:?}",
-            generations
-        ));
+        return Err(format!("wrong: {query}: {:?} of {oldest}..={newest}, {reply:?}", generations));
     }
     shared.answered.fetch_add(1, Ordering::Relaxed);
     Ok(())

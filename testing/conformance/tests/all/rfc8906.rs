@@ -7,12 +7,12 @@
 use std::net::SocketAddrV4;
 
 use conformance::client::{ask_tcp, ask_udp};
+use conformance::environment::{TestFolder, all_present};
 use conformance::limits::PATIENCE_LONG;
 use conformance::names::name;
-use conformance::questions::{DO, Edns, QR, Question, RD};
+use conformance::queries::{DO, Edns, QR, Query, RD};
 use conformance::reply::Reply;
 use conformance::run::Transport;
-use conformance::scene::{Scene, all_present};
 use conformance::server::{Launch, Server, Software};
 use conformance::sign;
 use conformance::zone::{Signing, Zone};
@@ -21,9 +21,9 @@ use domain::base::iana::Rtype;
 /// So long that four signatures of it are larger than 512 bytes.
 const ZONE: &str = "signatures-name-their-signer-in-full.and-so-they-are-large.rfc8906.test";
 
-/// `section | question | expectations`.
+/// `section | query | expectations`.
 ///
-/// Words of a question: a type; header bits `cd ad z rd`; `opcode=N` (a header alone);
+/// Words of a query: a type; header bits `cd ad z rd`; `opcode=N` (a header alone);
 /// `edns=VERSION`, and with it `do size=N flags=N option=CODE:HEX`.
 ///
 /// Words of an expectation, each with `!` before it for the contrary, and behind it `/udp` or
@@ -74,11 +74,11 @@ fn queries_of_rfc_8906_are_answered_over_udp_and_tcp() {
     if !all_present(&subjects) {
         return;
     }
-    let scene = Scene::new("rfc8906").unwrap();
-    let zones = [zone(&scene)];
+    let folder = TestFolder::new("rfc8906").unwrap();
+    let zones = [zone(&folder)];
     let mut wrong = Vec::new();
     for software in subjects {
-        let server = Server::start(software, &zones, &scene.path).unwrap();
+        let server = Server::start(software, &zones, &folder.path).unwrap();
         let mut told = PEERS.iter().filter(|peer| peer.0 == software).collect::<Vec<_>>();
         for check in rows() {
             let missed = check.ask(server.address);
@@ -96,10 +96,10 @@ fn queries_of_rfc_8906_are_answered_over_udp_and_tcp() {
 
 #[test]
 fn unknown_features_are_answered_as_rfc_8906_requires() {
-    let scene = Scene::new("unknown").unwrap();
-    let zones = [zone(&scene)];
+    let folder = TestFolder::new("unknown").unwrap();
+    let zones = [zone(&folder)];
     let launch = Launch { keys: "nsid = \"here\"", ..Launch::new(Software::Dunlin, &zones) };
-    let server = launch.start(&scene.path).unwrap();
+    let server = launch.start(&folder.path).unwrap();
     let mut wrong = Vec::new();
     for row in sweep() {
         let check = Check::read(&row);
@@ -146,8 +146,8 @@ fn sweep() -> Vec<String> {
     all.chain(known).chain(cookie).collect()
 }
 
-fn zone(scene: &Scene) -> Zone {
-    let plain = scene.path.join("rfc8906.zone");
+fn zone(folder: &TestFolder) -> Zone {
+    let plain = folder.path.join("rfc8906.zone");
     let text = "$TTL 60\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\nns A 192.0.2.1\n";
     std::fs::write(&plain, text).unwrap();
     let file = sign::sign(&name(ZONE), &plain, Signing::Nsec).unwrap();
@@ -158,7 +158,7 @@ fn zone(scene: &Scene) -> Zone {
 #[derive(Debug)]
 struct Check<'r> {
     section: &'r str,
-    question: &'r str,
+    query: &'r str,
     expected: &'r str,
 }
 
@@ -170,12 +170,12 @@ impl<'r> Check<'r> {
     fn read(row: &'r str) -> Self {
         let mut cells = row.split('|').map(str::trim);
         let mut cell = || cells.next().unwrap_or_else(|| panic!("three cells: {row}"));
-        Self { section: cell(), question: cell(), expected: cell() }
+        Self { section: cell(), query: cell(), expected: cell() }
     }
 
     /// Asks over UDP and TCP; returns the expectations that were not met.
     fn ask(&self, server: SocketAddrV4) -> String {
-        let packet = packet(self.question);
+        let packet = packet(self.query);
         let datagrams = ask_udp(server, std::slice::from_ref(&packet), PATIENCE_LONG).unwrap();
         let messages = ask_tcp(server, std::slice::from_ref(&packet), PATIENCE_LONG);
         let replies = [(Transport::Udp, datagrams), (Transport::Tcp, messages)];
@@ -238,9 +238,9 @@ fn holds(word: &str, reply: &Reply, bytes: &[u8]) -> bool {
     }
 }
 
-/// The message that a question's words ask for.
+/// The message that a query's words ask for.
 fn packet(words: &str) -> Vec<u8> {
-    let mut question = Question::new(name(ZONE), Rtype::SOA);
+    let mut query = Query::new(name(ZONE), Rtype::SOA);
     for word in words.split_whitespace() {
         let (word, value) = word.split_once('=').unwrap_or((word, ""));
         let number = || value.parse::<u16>().expect("a number");
@@ -249,21 +249,21 @@ fn packet(words: &str) -> Vec<u8> {
                 let flags = number() << 11;
                 return [&[0, 0][..], &flags.to_be_bytes(), &[0; 8]].concat();
             }
-            "cd" => question.flags |= 0x10,
-            "ad" => question.flags |= 0x20,
-            "z" => question.flags |= 0x40,
-            "rd" => question.flags |= RD,
+            "cd" => query.flags |= 0x10,
+            "ad" => query.flags |= 0x20,
+            "z" => query.flags |= 0x40,
+            "rd" => query.flags |= RD,
             "edns" => {
                 let version = number() as u8;
-                question.edns = Some(Edns { version, ..Edns::new(1232) });
+                query.edns = Some(Edns { version, ..Edns::new(1232) });
             }
             "do" | "size" | "flags" | "option" => {
-                set(question.edns.as_mut().expect("edns= comes first"), word, value);
+                set(query.edns.as_mut().expect("edns= comes first"), word, value);
             }
-            rtype => question.qtype = rtype.to_uppercase().parse().expect("a type"),
+            rtype => query.qtype = rtype.to_uppercase().parse().expect("a type"),
         }
     }
-    question.to_wire()
+    query.to_wire()
 }
 
 fn set(edns: &mut Edns, word: &str, value: &str) {

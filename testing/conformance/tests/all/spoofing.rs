@@ -17,14 +17,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use conformance::Result;
+use conformance::environment::{TestFolder, all_present, number, root};
+use conformance::faulty_link::{FORGED, FaultyLink, LinkFault, ReceivedQuery};
 use conformance::flood::Pace;
 use conformance::flood::raw::Forger;
-use conformance::link::{Asked, LIE, Link, Manner};
 use conformance::names::name;
+use conformance::paced_client::{Sum, ask, wait_for};
 use conformance::random::Random;
-use conformance::scene::{Scene, all_present, number, root};
 use conformance::server::{Launch, Server, Software};
-use conformance::steady::{Sum, ask, wait_for};
 use conformance::zone::Zone;
 
 const ZONE: &str = "fleet.test";
@@ -36,7 +36,7 @@ const SLOW: Duration = Duration::from_millis(300);
 
 /// Dunlin before a Knot, with a link between.
 struct Stage {
-    link: Link,
+    link: FaultyLink,
     dunlin: Server,
     _knot: Server,
 }
@@ -46,7 +46,7 @@ impl Stage {
         let text = "$TTL 600\n@ SOA ns hostmaster 1 3600 600 86400 60\n@ NS ns\n* A 192.0.2.1\n";
         let zones = [Zone::write(directory, name(ZONE), text)?];
         let knot = Server::start(Software::Knot, &zones, directory)?;
-        let link = Link::open(knot.address)?;
+        let link = FaultyLink::open(knot.address)?;
         let sections = format!("[forward]\n\".\" = [\"{}\"]\n", link.address);
         let keys = "workers = 1";
         let launch = Launch { sections: &sections, keys, ..Launch::new(Software::Dunlin, &[]) };
@@ -89,13 +89,13 @@ fn off_path_attacker_is_not_believed() {
     if !root("packets with forged sources") || !all_present(&[Software::Knot]) {
         return;
     }
-    let scene = Scene::new("spoofing").unwrap();
+    let folder = TestFolder::new("spoofing").unwrap();
     let seconds = number("DUNLIN_SPOOFING_SECONDS", 3);
     println!("| forger knows | forged | reached a socket | queries | correct | accepted |");
     println!("| --- | --- | --- | --- | --- | --- |");
     for knows in [Knows::Names, Knows::Ports] {
-        let stage = Stage::new(&scene.path).unwrap();
-        stage.link.set(Manner::Slow(SLOW));
+        let stage = Stage::new(&folder.path).unwrap();
+        stage.link.set(LinkFault::Slow(SLOW));
         let names: Vec<_> = (0..seconds as usize * RATE as usize).map(long_name).collect();
         let ends = AtomicBool::new(false);
         let (sum, forged) = std::thread::scope(|scope| {
@@ -106,7 +106,7 @@ fn off_path_attacker_is_not_believed() {
         });
         let reached = stage.mismatched().unwrap();
         // What was believed would be kept.
-        stage.link.set(Manner::Fair);
+        stage.link.set(LinkFault::Fair);
         let again = stage.ask(&names, 10 * RATE).unwrap();
         let accepted = sum.wrong + again.wrong;
         let (all, right) = (sum.all, sum.all - sum.wrong - sum.failed - sum.silent);
@@ -120,7 +120,7 @@ fn off_path_attacker_is_not_believed() {
     }
 }
 
-/// Sends forged replies to questions that are under way; how many.
+/// Sends forged replies to queries that are under way; how many.
 fn forge(
     stage: &Stage,
     knows: Knows,
@@ -164,7 +164,7 @@ fn lie(text: &str) -> Vec<u8> {
     let mut reply = vec![0, 0, 0x84, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
     reply.extend(name(text).as_slice());
     reply.extend([0, 1, 0, 1, 0xc0, 12, 0, 1, 0, 1, 0, 1, 0, 0, 0, 4]);
-    reply.extend(LIE.octets());
+    reply.extend(FORGED.octets());
     reply
 }
 
@@ -195,8 +195,8 @@ fn ids_ports_and_case_are_random() {
     if !all_present(&[Software::Knot]) {
         return;
     }
-    let scene = Scene::new("entropy").unwrap();
-    let stage = Stage::new(&scene.path).unwrap();
+    let folder = TestFolder::new("entropy").unwrap();
+    let stage = Stage::new(&folder.path).unwrap();
     let count = number("DUNLIN_SPOOFING_QUESTIONS", 20_000) as usize;
     stage.link.watch();
     let names: Vec<String> = (0..count).map(long_name).collect();
@@ -209,8 +209,8 @@ fn ids_ports_and_case_are_random() {
     judge_letters(&seen);
 }
 
-/// From how often two questions have the same id.
-fn judge_ids(seen: &[Asked]) {
+/// From how often two queries have the same id.
+fn judge_ids(seen: &[ReceivedQuery]) {
     let mut counts = BTreeMap::new();
     seen.iter().for_each(|asked| *counts.entry(asked.id).or_insert(0u64) += 1);
     let same: u64 = counts.values().map(|count| count * (count - 1) / 2).sum();
@@ -231,7 +231,7 @@ fn judge_ids(seen: &[Asked]) {
 }
 
 /// Sixteen sockets at a time, whose ports the kernel chooses.
-fn judge_ports(seen: &[Asked]) {
+fn judge_ports(seen: &[ReceivedQuery]) {
     let ports: BTreeSet<u16> = seen.iter().map(|asked| asked.port).collect();
     let (low, high) = local_ports().unwrap();
     assert!(ports.iter().all(|port| (low..=high).contains(port)), "{ports:?}");
@@ -244,13 +244,13 @@ fn judge_ports(seen: &[Asked]) {
         "| eighth of the range, χ² of 7 | {} ports | {square:.1} | 1.7 to 16.0 |",
         ports.len()
     );
-    // A port serves 256 questions: the rest are the sixteen that are in use.
+    // A port serves 256 queries: the rest are the sixteen that are in use.
     assert!(ports.len() + 2 >= seen.len() / 256, "{}", ports.len());
     assert!(square <= 40.0, "{square}: {eighths:?}");
 }
 
 /// Each letter is in upper case half of the time, independent of the one before.
-fn judge_letters(seen: &[Asked]) {
+fn judge_letters(seen: &[ReceivedQuery]) {
     let letters = || {
         seen.iter().flat_map(|asked| {
             asked.name.iter().filter(|byte| byte.is_ascii_alphabetic()).map(u8::is_ascii_uppercase)

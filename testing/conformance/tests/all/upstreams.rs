@@ -9,7 +9,7 @@
 //! | variable | meaning |
 //! | --- | --- |
 //! | `DUNLIN_UPSTREAMS_SECONDS` | of each fault (2) |
-//! | `DUNLIN_UPSTREAMS_RATE` | questions a second (100) |
+//! | `DUNLIN_UPSTREAMS_RATE` | queries a second (100) |
 //! | `DUNLIN_UPSTREAMS_SLACK` | answers of a hundred that may be late besides (none is judged) |
 //! | `DUNLIN_UPSTREAMS_AT_ONCE` | scenarios that run beside each other (6) |
 //! | `DUNLIN_UPSTREAMS_ONLY` | what the names of scenarios begin with (all) |
@@ -19,11 +19,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use conformance::Result;
-use conformance::link::{LIE, Lie, Link, Manner, VICTIM};
+use conformance::environment::{TestFolder, all_present, number};
+use conformance::faulty_link::{FORGED, FaultyLink, Forgery, LinkFault, VICTIM};
 use conformance::names::name;
-use conformance::scene::{Scene, all_present, number};
+use conformance::paced_client::{Outcome, Sum, ask, wait_for};
 use conformance::server::{Launch, Server, Software};
-use conformance::steady::{Outcome, Sum, ask, wait_for};
 use conformance::zone::Zone;
 use test_support::wait;
 
@@ -43,7 +43,7 @@ enum Fault {
     /// The first server could never be sent to.
     Unreachable,
     /// Links get these manners.
-    Links(Manner, Manner),
+    Links(LinkFault, LinkFault),
 }
 
 /// What clients may notice.
@@ -69,14 +69,14 @@ const fn scenario(name: &'static str, fault: Fault, promise: Promise) -> Scenari
     Scenario { name, fault, promise }
 }
 
-const SLOW: Manner = Manner::Slow(Duration::from_millis(300));
+const SLOW: LinkFault = LinkFault::Slow(Duration::from_millis(300));
 
 /// One answer in a hundred, of which issue and documents speak.
 const LITTLE: Promise = Promise::Right(1.0);
 
 fn scenarios() -> Vec<Scenario> {
     use Fault::{Kill, Links, Unreachable};
-    use Manner::{Cutting, Failing, Fair, Lossy, Lying, OnlyLying, Silent, Truncating};
+    use LinkFault::{Cutting, Failing, Fair, Lossy, Lying, OnlyLying, Silent, Truncating};
     let mut all = vec![
         scenario("no fault", Fault::None, LITTLE),
         scenario("no fault, again", Fault::None, LITTLE),
@@ -93,15 +93,15 @@ fn scenarios() -> Vec<Scenario> {
         scenario("both cut TCP replies short", Links(Cutting, Cutting), Promise::Failure),
     ];
     let lies = [
-        (Lie::Id, "both send a wrong ID first", "one sends only wrong IDs"),
-        (Lie::Port, "both send a wrong port first", "one sends only wrong ports"),
-        (Lie::Question, "both send a wrong question first", "one sends only wrong questions"),
+        (Forgery::Id, "both send a wrong ID first", "one sends only wrong IDs"),
+        (Forgery::Port, "both send a wrong port first", "one sends only wrong ports"),
+        (Forgery::Query, "both send a wrong question first", "one sends only wrong questions"),
     ];
     for (lie, both, one) in lies {
         all.push(scenario(both, Links(Lying(lie), Lying(lie)), LITTLE));
         all.push(scenario(one, Links(OnlyLying(lie), Fair), LITTLE));
     }
-    let others = Manner::OnlyLying(Lie::Bailiwick);
+    let others = LinkFault::OnlyLying(Forgery::Bailiwick);
     all.push(scenario("both send foreign records", Links(others, others), LITTLE));
     all.push(scenario("both fall silent", Links(Silent, Silent), Promise::Failure));
     all.push(scenario(
@@ -123,20 +123,20 @@ fn faults_of_upstreams_do_not_reach_clients() {
     if !all_present(&[Software::Knot]) {
         return;
     }
-    let scene = Scene::new("upstreams").unwrap();
-    let zones = [zone(&scene.path, ZONE, 1).unwrap(), zone(&scene.path, VICTIM, 2).unwrap()];
+    let folder = TestFolder::new("upstreams").unwrap();
+    let zones = [zone(&folder.path, ZONE, 1).unwrap(), zone(&folder.path, VICTIM, 2).unwrap()];
     println!("{HEAD}");
     let only = std::env::var("DUNLIN_UPSTREAMS_ONLY").unwrap_or_default();
     let mut all = scenarios();
     all.retain(|scenario| scenario.name.starts_with(&only));
-    let start = |which| Server::start(Software::Knot, &zones, &scene.path.join(which)).unwrap();
+    let start = |which| Server::start(Software::Knot, &zones, &folder.path.join(which)).unwrap();
     let knots = [start("first"), start("second")];
     let mut wrong = Vec::new();
     for some in all.chunks(number("DUNLIN_UPSTREAMS_AT_ONCE", 6) as usize) {
         std::thread::scope(|scope| {
             let trials: Vec<_> = some
                 .iter()
-                .map(|scenario| scope.spawn(|| scenario.judged(&scene.path, &zones, &knots)))
+                .map(|scenario| scope.spawn(|| scenario.judged(&folder.path, &zones, &knots)))
                 .collect();
             for trial in trials {
                 let (row, faults) = trial.join().expect("a scenario panicked");
@@ -159,8 +159,8 @@ fn zone(directory: &Path, origin: &str, last: u8) -> Result<Zone> {
 
 impl Scenario {
     /// Runs it; its row, and what is not as promised.
-    fn judged(&self, scene: &Path, zones: &[Zone], knots: &[Server]) -> (String, Vec<String>) {
-        match self.run(&scene.join(self.name), zones, knots) {
+    fn judged(&self, folder: &Path, zones: &[Zone], knots: &[Server]) -> (String, Vec<String>) {
+        match self.run(&folder.join(self.name), zones, knots) {
             Ok((sum, seconds)) => (row(self.name, &sum), self.judge(&sum, seconds)),
             Err(error) => (String::new(), vec![error]),
         }
@@ -170,7 +170,7 @@ impl Scenario {
     /// many seconds it was.
     fn run(&self, directory: &Path, zones: &[Zone], knots: &[Server]) -> Result<(Sum, f64)> {
         let [first, second] = knots else { return Err("two Knots".into()) };
-        let links = [Link::open(first.address)?, Link::open(second.address)?];
+        let links = [FaultyLink::open(first.address)?, FaultyLink::open(second.address)?];
         // A server of its own: its end must not affect the others.
         let mortal = match self.fault {
             Fault::Kill => Some(Server::start(Software::Knot, zones, directory)?),
@@ -220,7 +220,7 @@ impl Scenario {
             }
             _ => go(&names("then", count))?,
         };
-        if matches!(self.fault, Fault::Links(Manner::OnlyLying(Lie::Bailiwick), _)) {
+        if matches!(self.fault, Fault::Links(LinkFault::OnlyLying(Forgery::Bailiwick), _)) {
             self.check_victims(&go(&self.victims(count))?)?;
         }
         Ok((Sum::of(&outcomes, &TRUTH), f64::from(count) / f64::from(rate)))
@@ -239,7 +239,7 @@ impl Scenario {
     fn check_victims(&self, outcomes: &[Outcome]) -> Result<()> {
         match outcomes.iter().find(|outcome| !outcome.is_right(&TRUTH)) {
             None => Ok(()),
-            Some(other) if other.addresses.contains(&LIE) => {
+            Some(other) if other.addresses.contains(&FORGED) => {
                 Err(format!("{}: a lie was believed: {other:?}", self.name))
             }
             Some(other) => Err(format!("{}: afterwards: {other:?}", self.name)),

@@ -2,20 +2,20 @@
 //!
 //! Each unsigned zone of the differential test is split into a zone and three views. The clients of
 //! the test are in one view after the other, and Knot serves the merged zones of that view.
-//! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the questions, `DUNLIN_BIN` the binary.
+//! `DUNLIN_SEED` and `DUNLIN_QUESTIONS` choose the queries, `DUNLIN_BIN` the binary.
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use conformance::Result;
+use conformance::environment::{TestFolder, all_present, number};
 use conformance::limits::PATIENCE_LONG;
-use conformance::probe::Probe;
-use conformance::questions::{Maker, rarities};
+use conformance::packet::QueryPacket;
+use conformance::queries::{QueryGenerator, rarities};
 use conformance::random::Random;
 use conformance::reasons::{self, Reason};
 use conformance::run::{Arena, Findings, Transport};
-use conformance::scene::{Scene, all_present, number};
 use conformance::server::{Launch, Software};
 use conformance::world::World;
 use conformance::zone::{Signing, Zone};
@@ -24,7 +24,7 @@ use wire::{Name, NameBuf, Rtype};
 const VIEWS: usize = 3;
 /// Zones whose records Knot does not read in the form in which this test writes them.
 const REFUSED_TEXTS: [&str; 2] = ["odd.test", "types.test"];
-/// Questions of a full run, and of one that takes less than a minute.
+/// Queries of a full run, and of one that takes less than a minute.
 const FULL: usize = 60_000;
 const QUICK: usize = 6_000;
 
@@ -54,27 +54,27 @@ fn compare(default_questions: usize) {
         return;
     }
     let seed = number("DUNLIN_SEED", 1);
-    let questions = number("DUNLIN_QUESTIONS", default_questions as u64) as usize;
-    println!("DUNLIN_SEED={seed} DUNLIN_QUESTIONS={questions}");
+    let queries = number("DUNLIN_QUESTIONS", default_questions as u64) as usize;
+    println!("DUNLIN_SEED={seed} DUNLIN_QUESTIONS={queries}");
     let rules = reasons::read(include_str!("../../reasons.toml")).expect("reasons.toml");
-    let findings = run(seed, questions, &rules).expect("the servers run");
+    let findings = run(seed, queries, &rules).expect("the servers run");
     println!("{}", findings.report());
     assert!(findings.unexplained.is_empty(), "there are differences without a reason");
 }
 
-fn run(seed: u64, questions: usize, rules: &[Reason]) -> Result<Findings> {
-    let scene = Scene::new("views")?;
+fn run(seed: u64, queries: usize, rules: &[Reason]) -> Result<Findings> {
+    let folder = TestFolder::new("views")?;
     let mut random = Random::new(seed);
-    let all = World::main(&scene.path, seed)?.zones.into_iter();
+    let all = World::main(&folder.path, seed)?.zones.into_iter();
     let is_text = |zone: &Zone| !REFUSED_TEXTS.contains(&zone.name.to_string().as_str());
     let unsigned = all.filter(|zone| zone.signing == Signing::Unsigned && is_text(zone));
     let splits: Vec<Split> =
         unsigned.map(|zone| split(zone, &mut random)).collect::<Result<_>>()?;
     let mut findings = Findings::default();
     for view in 0..VIEWS {
-        let folder = scene.path.join(format!("view-{view}"));
+        let folder = folder.path.join(format!("view-{view}"));
         fs::create_dir_all(&folder).map_err(|e| e.to_string())?;
-        ask(&splits, view, &folder, seed, questions / VIEWS, rules, &mut findings)?;
+        ask(&splits, view, &folder, seed, queries / VIEWS, rules, &mut findings)?;
     }
     Ok(findings)
 }
@@ -84,7 +84,7 @@ fn ask(
     view: usize,
     folder: &Path,
     seed: u64,
-    questions: usize,
+    queries: usize,
     rules: &[Reason],
     findings: &mut Findings,
 ) -> Result<()> {
@@ -112,10 +112,11 @@ fn ask(
     let subject = launch.start(folder)?;
     let peers = vec![Launch::new(Software::Knot, &world.zones).start(folder)?];
     let arena = Arena { world: &world, subject, peers, dialect: None };
-    let mut maker = Maker::new(&world, seed.wrapping_add(view as u64));
-    let mut probes = |count| (0..count).map(|_| maker.question().into()).collect::<Vec<Probe>>();
-    let (mut datagrams, streams) = (probes(questions), probes(questions / 20));
-    datagrams.extend(rarities(&world).into_iter().map(Probe::from));
+    let mut generator = QueryGenerator::new(&world, seed.wrapping_add(view as u64));
+    let mut packets =
+        |count| (0..count).map(|_| generator.query().into()).collect::<Vec<QueryPacket>>();
+    let (mut datagrams, streams) = (packets(queries), packets(queries / 20));
+    datagrams.extend(rarities(&world).into_iter().map(QueryPacket::from));
     arena.ask(&datagrams, Transport::Udp, PATIENCE_LONG, rules, findings)?;
     arena.ask(&streams, Transport::Tcp, PATIENCE_LONG, rules, findings)
 }

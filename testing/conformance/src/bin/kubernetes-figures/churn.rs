@@ -4,7 +4,7 @@ use super::{PORTS, Verdict, in_parts};
 use cluster::{Cluster, objects};
 use conformance::Result;
 use conformance::names::name;
-use conformance::questions::Question;
+use conformance::queries::Query;
 use conformance::server::Server;
 use domain::base::iana::Rtype;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -71,7 +71,7 @@ pub fn measure(
     let (sender, receiver) = channel();
     let (written, received, answered) = std::thread::scope(|scope| {
         let watcher = scope.spawn(|| watch(cluster, &path, changes, sender));
-        let prober = scope.spawn(|| probe(server, changes, receiver));
+        let prober = scope.spawn(|| packet(server, changes, receiver));
         let written = write(cluster, changes, load.rate);
         // The watcher ends with the last change of all.
         let last = [objects::endpoint(&address(changes))];
@@ -197,7 +197,7 @@ struct Pending {
 
 /// Queries the server from the receipt of each event on, until it answers the change or a later
 /// one of the same service; when it did.
-fn probe(
+fn packet(
     server: &Server,
     changes: usize,
     events: Receiver<Received>,
@@ -208,7 +208,7 @@ fn probe(
     let queries: Vec<Vec<u8>> = (0..SERVICES)
         .map(|service| {
             let owner = name(&format!("churn-{service}.churn.svc.cluster.local"));
-            let mut query = Question::new(owner, Rtype::A).to_wire();
+            let mut query = Query::new(owner, Rtype::A).to_wire();
             query[..2].copy_from_slice(&(service as u16).to_be_bytes());
             query
         })

@@ -11,11 +11,11 @@ mod outages;
 use cluster::{Cluster, Part, objects};
 use conformance::Result;
 use conformance::client::ask_udp;
+use conformance::environment::{TestFolder, number};
 use conformance::limits::Patience;
 use conformance::names::name;
-use conformance::questions::{Edns, Question};
+use conformance::queries::{Edns, Query};
 use conformance::reply::Reply;
-use conformance::scene::{Scene, number};
 use conformance::server::{Launch, Server, Software};
 use domain::base::iana::Rtype;
 use serde_json::{Value, json};
@@ -53,12 +53,12 @@ fn main() -> Result<()> {
     churn::fill(&cluster);
     let endpoints = headless * SLICES * 10;
     println!("{services} services, {endpoints} endpoints created in {:.0?}", begun.elapsed());
-    let scene = Scene::new("kubernetes-figures")?;
+    let folder = TestFolder::new("kubernetes-figures")?;
     let load = churn::Load { rate: 500, seconds: number("DUNLIN_CHURN_SECONDS", 300) as u32 };
     let mut verdict = Verdict::default();
     let mut resident = Vec::new();
     for software in [Software::Dunlin, Software::CoreDns] {
-        let server = measure(&cluster, software, headless, &scene.path, &mut verdict)?;
+        let server = measure(&cluster, software, headless, &folder.path, &mut verdict)?;
         resident.push(memory(&server, "VmRSS"));
         late(&cluster, &server, software.name())?;
         churn::measure(&cluster, &server, software.name(), load, &mut verdict)?;
@@ -69,7 +69,7 @@ fn main() -> Result<()> {
     if let [ours, theirs] = resident[..] {
         verdict.judge("resident memory ÷ that of CoreDNS", ours as f64 / theirs as f64, 0.25);
     }
-    from_disk(cluster, headless, &scene.path, &mut verdict)?;
+    from_disk(cluster, headless, &folder.path, &mut verdict)?;
     match verdict.missed {
         0 => Ok(()),
         missed => Err(format!("{missed} figures are above their limits")),
@@ -129,10 +129,10 @@ fn launch(software: Software, cluster: &Cluster, labels: &str, folder: &Path) ->
 
 /// The number of addresses in the reply, and one for a truncated one.
 fn addresses(server: SocketAddrV4, text: &str) -> usize {
-    let mut question = Question::new(name(text), Rtype::A);
-    question.edns = Some(Edns::new(4096));
+    let mut query = Query::new(name(text), Rtype::A);
+    query.edns = Some(Edns::new(4096));
     let patience = Patience { timeout: Duration::from_millis(50), tries: 1 };
-    let replies = ask_udp(server, &[question.to_wire()], patience).unwrap_or_default();
+    let replies = ask_udp(server, &[query.to_wire()], patience).unwrap_or_default();
     let reply = replies.into_iter().flatten().next();
     // A hundred addresses do not fit: a truncated reply is right, too.
     let count = |reply: Reply| reply.answer.len() + usize::from(reply.tc);

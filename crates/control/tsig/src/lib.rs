@@ -7,6 +7,7 @@
 
 mod exchange;
 mod key;
+mod key_file;
 mod refusal;
 mod signer;
 

@@ -63,7 +63,8 @@ impl SharedService {
 
     /// The origins of all zones with such an owner, in any order.
     pub fn foreign_origins(&self) -> Vec<NameBuf> {
-        let kinds = [SourceKind::File, SourceKind::Kubernetes, SourceKind::Site];
+        use SourceKind::{File, Kubernetes, Primary, Site};
+        let kinds = [File, Kubernetes, Site, Primary];
         kinds.into_iter().flat_map(|kind| self.publisher.catalog().origins(kind)).collect()
     }
 }

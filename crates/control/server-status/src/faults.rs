@@ -3,8 +3,9 @@
 //! `dunlin status` prints them and exits with 1, the metric `dunlin_fault` has a series for each
 //! kind, and `/readyz` names them. A new kind of fault is one line of [`RULES`].
 use super::{
-    DocumentsStatus, DpdkDeviceStatus, HealthStatus, KubernetesStatus, ServerState, SiteStatus,
-    Status, StoreStatus, UpstreamState, ZoneState, ZoneStatus, failed_threads,
+    DocumentsStatus, DpdkDeviceStatus, HealthStatus, KubernetesStatus, SecondaryStatus,
+    ServerState, SiteStatus, Status, StoreStatus, UpstreamState, ZoneState, ZoneStatus,
+    failed_threads,
 };
 use crate::limits::{FAULT_NAMES_MAX, PANIC_AGE_MAX};
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,10 @@ const RULES: &[(&str, FindFault)] = &[
     ("site_zone_refused", refused_zones_of_sites),
     ("site_zone_missing", missing_zones_of_sites),
     ("site_etcd_full", full_sites),
+    ("secondary_expired", expired_secondaries),
+    ("secondary_not_transferred", |status| of_secondaries(status, |zone| zone.fault.clone())),
+    ("secondary_not_saved", |status| of_secondaries(status, |zone| zone.unsaved.clone())),
+    ("secondary_superseded", superseded_secondaries),
     ("credentials_damaged", damaged_credentials),
     ("documents_damaged", damaged_documents),
     ("api_ended", |status| status.api.as_ref()?.ended.clone()),
@@ -223,6 +228,28 @@ fn full_sites(status: &Status) -> Option<String> {
         let how = site.fullness()?;
         Some(format!("its etcd is {how}: compact and defragment it, or raise its quota"))
     })
+}
+
+/// What is wrong with zones of primaries.
+fn of_secondaries(
+    status: &Status,
+    wrong: impl Fn(&SecondaryStatus) -> Option<String>,
+) -> Option<String> {
+    let faults = status.secondaries.iter().filter(|zone| zone.superseded.is_none());
+    let faults = faults.filter_map(|zone| Some((zone, wrong(zone)?)));
+    some(faults.map(|(zone, why)| format!("{}: {why}", zone.name)))
+}
+
+fn expired_secondaries(status: &Status) -> Option<String> {
+    let expired = status.secondaries.iter().filter(|zone| zone.is_expired);
+    let zones = some(expired.map(|zone| &zone.name))?;
+    Some(format!("no primary confirms them, SERVFAIL answers for: {zones}"))
+}
+
+fn superseded_secondaries(status: &Status) -> Option<String> {
+    let all = status.secondaries.iter().filter_map(|zone| Some((zone, zone.superseded.as_ref()?)));
+    let zones = some(all.map(|(zone, owner)| format!("{} (it is of {owner})", zone.name)))?;
+    Some(format!("not followed, remove their `primaries` from the config: {zones}"))
 }
 
 fn store_fault(store: &StoreStatus) -> Option<String> {

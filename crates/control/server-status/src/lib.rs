@@ -21,6 +21,7 @@ mod limits;
 mod networks;
 mod process;
 mod readiness;
+mod secondary;
 mod shards;
 mod signatures;
 mod site;
@@ -43,6 +44,7 @@ pub use kubernetes::{KubernetesStatus, KubernetesStream};
 pub use networks::NetworkStatus;
 pub use process::Process;
 pub use readiness::hindrance;
+pub use secondary::SecondaryStatus;
 pub use shards::ShardStatus;
 pub use signatures::SignatureSpan;
 pub use site::SiteStatus;
@@ -129,6 +131,9 @@ pub struct Status {
     /// Other sites whose zones are served, in the order of the config.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sites: Vec<SiteStatus>,
+    /// Zones that are transferred from primaries, by name.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secondaries: Vec<SecondaryStatus>,
     /// The health of addresses; `None`: there is no check.
     #[serde(default)]
     pub health: Option<HealthStatus>,

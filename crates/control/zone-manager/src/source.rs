@@ -40,6 +40,8 @@ impl Source for SourceSettings {
 pub enum SourceKind {
     /// The server itself (RFC 6303, RFC 6761, rules of the config).
     BuiltIn,
+    /// Servers from which zones are transferred. A zone that is promoted is that of the store.
+    Primary,
     /// The store.
     Store,
     /// The store of another site. A zone has one home: if one of two has it, the other is refused.

@@ -48,6 +48,7 @@ fn healthy() -> Status {
         }),
         xdp: Some(XdpStatus { interface: "eth0".into(), ..Default::default() }),
         sites: vec![SiteStatus { name: "b".into(), etcd_quota_bytes: 100, ..Default::default() }],
+        secondaries: vec![SecondaryStatus { name: "c.test.".into(), ..Default::default() }],
         dpdk: Some(DpdkStatus {
             devices: vec![DpdkDeviceStatus { name: "net_memif0".into(), ..Default::default() }],
             ..Default::default()
@@ -84,6 +85,10 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("site_zone_missing", |status| site(status).missing = vec!["a.test.".into()], "a.test."),
     ("site_etcd_full", |status| site(status).etcd_full_days = Some(3.0), "full in 3.0 days"),
     ("site_etcd_full", |status| site(status).etcd_bytes = 95, "95 % of its quota"),
+    ("secondary_expired", |status| secondary(status).is_expired = true, "answers for: c.test."),
+    ("secondary_not_transferred", |status| secondary(status).fault = why(), "c.test.: why"),
+    ("secondary_not_saved", |status| secondary(status).unsaved = why(), "c.test.: why"),
+    ("secondary_superseded", |status| secondary(status).superseded = why(), "(it is of why)"),
     ("credentials_damaged", |status| api(status).fault = why(), "accepts no clients: why"),
     ("documents_damaged", |status| status.documents[0].fault = why(), "tokens: why"),
     ("documents_damaged", |status| status.documents[0].unusable = vec!["x".into()], "ignored: x"),
@@ -153,6 +158,10 @@ fn store(status: &mut Status) -> &mut StoreStatus {
 
 fn site(status: &mut Status) -> &mut SiteStatus {
     &mut status.sites[0]
+}
+
+fn secondary(status: &mut Status) -> &mut SecondaryStatus {
+    &mut status.secondaries[0]
 }
 
 fn fleet(status: &mut Status) -> &mut FleetStatus {

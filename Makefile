@@ -324,11 +324,15 @@ campaign-floods-cache: lab-tools
 	@DUNLIN_BIN=$$(realpath $(release)/dunlin) DUNLIN_CACHE_NAMES=$(or $(NAMES),10000000) DUNLIN_CACHE_MIB=$(or $(MIB),64) \
 	  cargo test --quiet --release --package conformance --test all -- --nocapture memory::
 
-campaign-kill: campaign-kill-crash
+campaign-kill: campaign-kill-crash campaign-kill-secondary
 
 campaign-kill-crash:
 	@DUNLIN_KILLS=$(or $(KILLS),300) DUNLIN_CRASHES=$(or $(CRASHES),2000) \
 	  cargo test --release --package store-redb --test all -- --nocapture kill:: crash::
+
+campaign-kill-secondary:
+	@scripts/require test
+	@cargo test --package dunlin --test all -- --ignored --nocapture secondary::
 
 # The last release, and a build whose form number is one higher, share what they compile.
 campaign-upgrade:

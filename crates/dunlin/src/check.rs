@@ -91,7 +91,8 @@ impl Report {
         self.files += 1;
         match Config::load(Some(file)) {
             Ok(config) => {
-                let has_names = config.zones.len() + config.forwards.len() > 0;
+                let has_names =
+                    config.zones.len() + config.secondaries.len() + config.forwards.len() > 0;
                 let has_store = config.store.kind != StoreKind::None;
                 if !has_names && !has_store && config.hosts.files.is_empty() {
                     let wrong =

@@ -120,6 +120,8 @@ fn write_facts(out: &mut impl Write, status: &Status) -> io::Result<()> {
         }
     }
     write_lines(&mut fact, "sites", &status_text::site_lines(&status.sites))?;
+    let secondaries = status_text::secondary_lines(&status.secondaries, status.gathered_seconds);
+    write_lines(&mut fact, "secondaries", &secondaries)?;
     if let Some(health) = &status.health {
         fact("health", &status_text::health_text(health))?;
     }

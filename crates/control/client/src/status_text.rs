@@ -3,7 +3,7 @@ use crate::limits::STATUS_ERRORS_MAX;
 use command_line::{count, plain, plural, short, utc};
 use server_status::{
     AnycastStatus, DocumentsStatus, DpdkQueueStatus, DpdkStatus, HealthStatus, HeldZone,
-    SiteStatus, StatusHistogram, XdpStatus, ZoneStatus,
+    SecondaryStatus, SiteStatus, StatusHistogram, XdpStatus, ZoneStatus,
 };
 
 /// The time within which this share of all events ended; `-` without events.
@@ -104,6 +104,39 @@ pub fn dpdk_lines(status: &DpdkStatus) -> Vec<String> {
         )
     });
     [plain(&status.release)].into_iter().chain(devices).collect()
+}
+
+/// Zones of primaries that are shown one by one.
+const SECONDARIES_MAX: usize = 20;
+
+/// A line for each zone of primaries, those with a fault first. `now`: in seconds since 1970.
+pub fn secondary_lines(zones: &[SecondaryStatus], now: f64) -> Vec<String> {
+    let line = |zone: &SecondaryStatus| {
+        let name = plain(&zone.name);
+        if let Some(owner) = &zone.superseded {
+            return format!("{name} is of {}: remove its `primaries`", plain(owner));
+        }
+        let serial = zone.serial.map_or("SERVFAIL".to_owned(), |serial| format!("serial {serial}"));
+        let from = zone.primary.as_ref().or(zone.primaries.first());
+        let from = from.map(|from| format!(" from {}", plain(from))).unwrap_or_default();
+        let span = command_line::span;
+        let contact = zone.contact_seconds.map(|when| span((now - when).max(0.0)));
+        let contact = contact.map_or(", no contact".into(), |ago| format!(", contact {ago} ago"));
+        let left = zone.expires_seconds.map(|left| format!(", expires in {}", span(left)));
+        let left = if zone.is_expired { Some(", expired".to_owned()) } else { left };
+        let held = if zone.is_held { ", a newer one is held" } else { "" };
+        let fault = zone.fault.as_ref().map(|why| format!("; {}", plain(why)));
+        let (left, fault) = (left.unwrap_or_default(), fault.unwrap_or_default());
+        format!("{name} {serial}{from}{contact}{left}{held}{fault}")
+    };
+    let mut sorted: Vec<&SecondaryStatus> = zones.iter().collect();
+    sorted.sort_by_key(|zone| zone.fault.is_none() && !zone.is_expired);
+    let mut lines: Vec<String> =
+        sorted.iter().take(SECONDARIES_MAX).map(|zone| line(zone)).collect();
+    if let more @ 1.. = zones.len().saturating_sub(SECONDARIES_MAX) {
+        lines.push(format!("and {} more: `dunlin status -o json` has all", count(more as u64)));
+    }
+    lines
 }
 
 /// A line for each other site.

@@ -39,6 +39,7 @@ impl Config {
             ("log.levels", self.log.levels != new.log.levels),
             ("log.queries", self.log.queries != new.log.queries),
             ("dnstap", self.dnstap != new.dnstap),
+            ("zone", self.secondaries != new.secondaries),
         ])
     }
 
@@ -260,6 +261,7 @@ mod tests {
         check.web = { kind = "tcp", port = 80 }
         etcd = { endpoints = ["https://a:1"], ca = "a", cert = "a", key = "a", prefix = "/a/" }
         site = [{ name = "b", zones = ["b.example"], endpoints = ["http://127.0.0.1:1"] }]
+        zone = [{ name = "c", primaries = ["192.0.2.1"] }]
         log.level = "debug"
         log.format = "json"
         log.levels.records = "debug"
@@ -282,7 +284,7 @@ mod tests {
             }
             // The API needs a store; without zones no cluster is watched.
             let base = match key.split('.').next() {
-                Some("site") => "server.data_dir = \"d\"\n",
+                Some("site" | "zone") => "server.data_dir = \"d\"\n",
                 Some("api") => "store.kind = \"redb\"\n",
                 _ if key == "store.views" => "store.kind = \"redb\"\n",
                 Some("kubernetes") if key != "kubernetes.zones" => {

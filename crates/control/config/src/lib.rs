@@ -16,6 +16,7 @@ mod network;
 mod operate;
 mod resolv_conf;
 mod roles;
+mod secondary;
 mod section;
 mod server;
 mod site;
@@ -41,6 +42,7 @@ pub use operate::{
 };
 pub use resolv_conf::read_nameservers;
 pub use roles::Roles;
+pub use secondary::Secondary;
 pub use server::{Cookies, PortKind, Server, Steering, Workers, holds};
 pub use site::Site;
 pub use store::{Etcd, Store, StoreKind};
@@ -117,6 +119,8 @@ pub struct Config {
     pub zones: Vec<Zone>,
     /// Sections `[zone.check]`.
     pub zone_checks: Vec<ZoneCheck>,
+    /// Sections `[[zone]]` with primaries.
+    pub secondaries: Vec<Secondary>,
     /// Sections `[[site]]`.
     pub sites: Vec<Site>,
 }
@@ -231,9 +235,12 @@ impl Config {
             networks.extend(Network::read(section, file, &mut earlier));
         });
         let views = (&earlier.views[..], &store.views[..]);
-        let ZoneSections { zones, zone_checks } = zone::read_all(&mut root, file, views, &checks);
         let has_data_dir = server.data_dir.is_some();
-        let sites = site::read_all(&mut root, file, has_data_dir, (&zones, &kubernetes));
+        let ZoneSections { zones, zone_checks, secondaries } =
+            zone::read_all(&mut root, (file, has_data_dir), views, &checks);
+        let names = zones.iter().map(|zone| &zone.name);
+        let names = names.chain(secondaries.iter().map(|zone| &zone.name));
+        let sites = site::read_all(&mut root, file, has_data_dir, (names, &kubernetes));
         root.close();
         let mut config = Self {
             file: (!file.as_os_str().is_empty()).then(|| file.into()),
@@ -263,6 +270,7 @@ impl Config {
             networks,
             zones,
             zone_checks,
+            secondaries,
             sites,
         };
         config.place(file.parent().unwrap_or(Path::new("")));

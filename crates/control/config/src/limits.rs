@@ -19,6 +19,10 @@ pub const DPDK_MEMORY: std::ops::RangeInclusive<u64> = 1 << 24..=1 << 36;
 pub const WORKERS_MAX: usize = 256;
 /// Zones of one config.
 pub const ZONES_MAX: usize = 1 << 16;
+/// Primaries of one zone.
+pub const PRIMARIES_MAX: usize = 16;
+/// The maximum of records that a transferred zone may have; the greatest is the default.
+pub const ZONE_RECORDS: std::ops::RangeInclusive<usize> = 1..=10_000_000;
 /// Cookie secrets: the signing one, and those of a rotation.
 pub const SECRETS_MAX: usize = 4;
 /// Bytes of a text in an answer: one character string (RFC 1035 §3.3).

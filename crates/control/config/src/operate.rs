@@ -379,7 +379,7 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 19] = [
+    pub(super) const PARTS: [&'static str; 20] = [
         "admin",
         "announcer",
         "api",
@@ -395,6 +395,7 @@ impl Level {
         "server",
         "source-file",
         "source-kube",
+        "source-transfer",
         "store",
         "store-etcd",
         "store-redb",

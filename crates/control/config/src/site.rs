@@ -1,4 +1,5 @@
 //! `[[site]]`: other data centers, whose zones this one serves, too.
+use crate::Kubernetes;
 use crate::limits::{SITE_QUOTA, SITE_QUOTA_DEFAULT, SITE_ZONES_MAX, SITES_MAX};
 use crate::network;
 use crate::roles;
@@ -6,7 +7,6 @@ use crate::section::{Section, Value};
 use crate::store::Etcd;
 use crate::units;
 use crate::values::{self, Wrong};
-use crate::{Kubernetes, Zone};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
@@ -44,14 +44,14 @@ struct Earlier {
 }
 
 /// Reads all sections. A zone with another home is an error.
-pub(super) fn read_all(
+pub(super) fn read_all<'z>(
     root: &mut Section<'_, '_>,
     config: &Path,
     has_data_dir: bool,
-    (zones, cluster): (&[Zone], &Kubernetes),
+    (zones, cluster): (impl Iterator<Item = &'z NameBuf>, &Kubernetes),
 ) -> Vec<Site> {
     let (mut earlier, mut sites) = (Earlier::default(), Vec::new());
-    let of_files = zones.iter().map(|zone| (key(&zone.name), Home::File));
+    let of_files = zones.map(|zone| (key(zone), Home::File));
     let of_cluster = cluster.zones.iter().chain(&cluster.multicluster_zones);
     earlier.homes.extend(of_cluster.map(|zone| (key(zone), Home::Cluster)));
     earlier.homes.extend(of_files);

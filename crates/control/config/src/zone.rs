@@ -1,10 +1,12 @@
 //! `[[zone]]`: zones and their views, each with its file, and the checks of zones.
 use crate::health::KnownChecks;
 use crate::limits::{CHECK_EXCEPT_MAX, VIEW_NAME_LEN_MAX, VIEWS_MAX, VIEWS_OF_ZONE_MAX, ZONES_MAX};
+use crate::secondary::Secondary;
 use crate::section::Section;
 use crate::values::{self, Wrong};
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
+use toml::Spanned;
 use toml::de::DeValue;
 use wire::NameBuf;
 
@@ -59,6 +61,8 @@ pub(super) struct ZoneSections {
     pub zones: Vec<Zone>,
     /// The checks of zones, from wherever these come.
     pub zone_checks: Vec<ZoneCheck>,
+    /// The zones with primaries.
+    pub secondaries: Vec<Secondary>,
 }
 
 /// The name of a view; `None`: the default view.
@@ -72,18 +76,73 @@ pub(super) fn view(value: &DeValue<'_>) -> Result<Option<String>, Wrong> {
     }
 }
 
-/// Reads all sections. `used`: the views of networks, with their offsets; `stored`: those that
-/// zones of the store may have.
+/// The zones and views before a section, each with its offset.
+type Earlier = HashMap<(Vec<u8>, Option<String>), usize>;
+
+/// Reads all sections: zones from files, and those from primaries, which need a folder for their
+/// copies. `used`: the views of networks, with their offsets; `stored`: those that zones of the
+/// store may have.
 pub(super) fn read_all(
     root: &mut Section<'_, '_>,
-    config: &Path,
-    (used, stored): (&[(String, usize)], &[String]),
+    (config, has_data_dir): (&Path, bool),
+    views: (&[(String, usize)], &[String]),
     known_checks: &KnownChecks,
 ) -> ZoneSections {
-    let (mut names, mut all) = (HashMap::new(), Vec::new());
-    root.sections("zone", "[[zone]]", ZONES_MAX, |section| {
-        all.extend(read(section, config, &mut names, known_checks));
+    let (mut names, mut all, mut secondaries) = (HashMap::new(), Vec::new(), Vec::new());
+    let mut checks = Vec::new();
+    root.sections("zone", "[[zone]]", ZONES_MAX, |mut section| match section.has("primaries") {
+        true => {
+            let (secondary, check) =
+                read_secondary(&mut section, (config, has_data_dir), &mut names, known_checks);
+            section.close();
+            secondaries.extend(secondary);
+            checks.extend(check);
+        }
+        false => all.extend(read(section, config, &mut names, known_checks)),
     });
+    let mut sections = read_views(root, all, views);
+    sections.zone_checks.extend(checks);
+    ZoneSections { secondaries, ..sections }
+}
+
+/// A section with `primaries`.
+fn read_secondary(
+    section: &mut Section<'_, '_>,
+    (config, has_data_dir): (&Path, bool),
+    names: &mut Earlier,
+    known_checks: &KnownChecks,
+) -> (Option<Secondary>, Option<ZoneCheck>) {
+    let name = section.require("name", values::zone_name);
+    if let Some(name) = &name {
+        record_name(section, (name.get_ref(), name.span().start), None, names);
+    }
+    let check = read_check(section, name.as_ref().map(|name| name.get_ref()), known_checks);
+    let secondary = Secondary::read(section, config, has_data_dir);
+    let Some(mut name) = name.map(Spanned::into_inner) else { return (None, check) };
+    name.make_lowercase();
+    (Some(Secondary { name, ..secondary }), check)
+}
+
+/// Records a zone or view, and reports one that is there already.
+fn record_name(
+    section: &mut Section<'_, '_>,
+    (name, offset): (&NameBuf, usize),
+    view: Option<&str>,
+    names: &mut Earlier,
+) {
+    let bytes = name.as_name().as_bytes().to_ascii_lowercase();
+    let what = if view.is_none() { "this zone" } else { "this view of the zone" };
+    if let Some(first) = names.insert((bytes, view.map(str::to_owned)), offset) {
+        section.twice(what, first, offset);
+    }
+}
+
+/// Gives each zone its views.
+fn read_views(
+    root: &mut Section<'_, '_>,
+    all: Vec<Read>,
+    (used, stored): (&[(String, usize)], &[String]),
+) -> ZoneSections {
     let (views, mut zones): (Vec<Read>, Vec<Read>) =
         all.into_iter().partition(|it| it.view.is_some());
     let zone_checks = zones.iter_mut().filter_map(|zone| zone.check.take()).collect();
@@ -119,7 +178,7 @@ pub(super) fn read_all(
         };
         root.add_at(*offset, Wrong { message, help: Some(help) });
     }
-    ZoneSections { zones, zone_checks }
+    ZoneSections { zones, zone_checks, secondaries: Vec::new() }
 }
 
 /// Reads `[zone.check]`.
@@ -151,11 +210,11 @@ fn read_check(
     Some(ZoneCheck { zone: origin?.clone(), check: check?.into_inner(), except })
 }
 
-/// Reads one section; `names` are the zones and views before it, each with its offset.
+/// Reads one section.
 fn read(
     mut section: Section<'_, '_>,
     config: &Path,
-    names: &mut HashMap<(Vec<u8>, Option<String>), usize>,
+    names: &mut Earlier,
     known: &KnownChecks,
 ) -> Option<Read> {
     let name = section.require("name", values::zone_name);
@@ -172,11 +231,7 @@ fn read(
         section.wrong("check", "stands beside `view`", "put it into the section of the zone");
     }
     if let Some(name) = &name {
-        let bytes = name.get_ref().as_name().as_bytes().to_vec();
-        let what = if view.is_none() { "this zone" } else { "this view of the zone" };
-        if let Some(first) = names.insert((bytes, view.clone()), name.span().start) {
-            section.twice(what, first, name.span().start);
-        }
+        record_name(&mut section, (name.get_ref(), name.span().start), view.as_deref(), names);
     }
     section.close();
     let folder = config.parent().unwrap_or(Path::new(""));

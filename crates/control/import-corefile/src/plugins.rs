@@ -115,7 +115,7 @@ static PLUGINS: &[Plugin] = &[
     plugin("rewrite", "`[[rewrite]]`, for whole names and for suffixes", Taken(rewrite::rewrite)),
     plugin("root", "a prefix of the paths of zone files", Taken(zone::root)),
     plugin("route53", "zones come from files", Lost),
-    plugin("secondary", "Dunlin does not transfer zones from other servers", Lost),
+    plugin("secondary", "write a section `[[zone]]` with `primaries` (docs/secondary.md)", Lost),
     plugin("sign", "zones are signed before they are loaded", Lost),
     plugin("template", "Dunlin has no templates", Lost),
     plugin(

@@ -49,7 +49,7 @@ pub fn write(status: &Status, healthy: bool, asked: RequestCounts, format: Forma
     if let Some(of_addresses) = &status.anycast {
         anycast::write(&mut out, of_addresses);
     }
-    sites::write(&mut out, &status.sites);
+    sites::write(&mut out, status);
     if let Some(of_targets) = &status.health {
         health::write(&mut out, of_targets);
     }

@@ -300,7 +300,9 @@ fn ends_without_newline(file: &Path) -> bool {
 /// ([`judge`]).
 fn hold(old: &Config, new: &Config, is_cut: bool) -> Option<ReloadOutcome> {
     let names = |config: &Config| -> HashSet<String> {
-        config.zones.iter().map(|zone| zone.name.to_string().to_ascii_lowercase()).collect()
+        let names = config.zones.iter().map(|zone| &zone.name);
+        let names = names.chain(config.secondaries.iter().map(|zone| &zone.name));
+        names.map(|name| name.to_string().to_ascii_lowercase()).collect()
     };
     let (before, after) = (names(old), names(new));
     let mut removed: Vec<&str> = before.difference(&after).map(String::as_str).collect();

@@ -218,6 +218,10 @@ impl Server {
             // A store that is ending cannot be settled, and need not be.
             let _ = store.service.settle().await;
         }
+        let followed = tokio::task::spawn_blocking(self.follow_primaries()).await;
+        if let Err(why) = followed.map_err(std::io::Error::other).flatten() {
+            tracing::error!("zones of primaries are not followed: {why}");
+        }
         let zones = zone_changes::compare(&before, &zones.status());
         ReloadOutcome::Applied { changed: reloaded.changed, zones, restart_needed }
     }
@@ -316,7 +320,15 @@ impl Server {
             // Set only here.
             let _ = self.rest.records.set(stored.service.clone());
         }
-        Ok(())
+        // Behind the store: a zone that both have is that of the store.
+        self.follow_primaries()()
+    }
+
+    /// What follows the primaries of the current config.
+    fn follow_primaries(&self) -> impl FnOnce() -> std::io::Result<()> + Send + use<> {
+        let live = lock(&self.live);
+        let folder = live.started().server.folder().map(Path::to_owned);
+        self.sources.follow_primaries(zones::secondaries(live.config()), folder)
     }
 
     /// The management API of this server, over the network and at the local socket.

@@ -11,10 +11,13 @@ use data_plane::ViewNumbers;
 use health::{HealthService, THREAD as PROBER};
 use server_status::{KubernetesStatus, Status, seconds};
 use source_file::CommandId;
+use source_transfer::{Secondaries, SecondarySettings, THREAD as TRANSFERS};
 use std::error::Error;
 use std::io;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::time::{Instant, sleep};
+use wire::Name;
 use zone_manager::ZonePublisher;
 
 /// The thread that publishes snapshots.
@@ -28,6 +31,8 @@ pub struct Sources {
     pub store: OnceLock<Stored>,
     /// Other sites; empty while the store is opened, or without one in the config.
     pub sites: OnceLock<Sites>,
+    /// The zones of primaries; empty until one is configured.
+    secondaries: Arc<OnceLock<Secondaries>>,
     /// The names of a Kubernetes cluster; gone once it is stopped, or none is watched.
     kubernetes: Mutex<Option<Kubernetes>>,
     /// Probes the addresses of record sets; `None`: there is no check.
@@ -53,7 +58,8 @@ impl Sources {
         let (zones, load) = source_file::Zones::start(&control, zones, folder)?;
         let kubernetes = Mutex::new(kubernetes::start(config, &control, documents)?);
         let (store, sites) = (OnceLock::new(), OnceLock::new());
-        Ok((Self { control, zones, store, sites, kubernetes, prober }, load))
+        let secondaries = Arc::default();
+        Ok((Self { control, zones, store, sites, secondaries, kubernetes, prober }, load))
     }
 
     /// Opens the configured store, then follows the other sites: a zone that both have stays that
@@ -70,6 +76,34 @@ impl Sources {
             let _ = self.sites.set(sites);
         }
         Ok(())
+    }
+
+    /// What follows the primaries of these zones from then on, with copies in this folder. It
+    /// blocks until zones with copies are served, and fails if the thread cannot be started.
+    pub fn follow_primaries(
+        &self,
+        zones: Vec<SecondarySettings>,
+        data_dir: Option<PathBuf>,
+    ) -> impl FnOnce() -> io::Result<()> + Send + use<> {
+        let (secondaries, control) = (Arc::clone(&self.secondaries), self.control.clone());
+        move || {
+            match (secondaries.get(), data_dir) {
+                (Some(secondaries), _) => secondaries.set(zones),
+                (None, Some(folder)) if !zones.is_empty() => {
+                    let started = Secondaries::start(zones, &folder, &control)?;
+                    // Set only here, one call after another.
+                    let _ = secondaries.set(started);
+                }
+                // The config refuses zones of primaries without a folder.
+                (None, _) => {}
+            }
+            Ok(())
+        }
+    }
+
+    /// A primary says that a zone has changed; `false`: it is not from primaries.
+    pub fn notify_secondary(&self, zone: Name<'_>) -> bool {
+        self.secondaries.get().is_some_and(|secondaries| secondaries.notify(zone))
     }
 
     fn kubernetes(&self) -> MutexGuard<'_, Option<Kubernetes>> {
@@ -110,6 +144,7 @@ impl Sources {
         status.failed = self.failed();
         status.store = self.store.get().map(Stored::status);
         status.sites = self.sites.get().map(Sites::status).unwrap_or_default();
+        status.secondaries = self.secondaries.get().map(Secondaries::status).unwrap_or_default();
         status.kubernetes = self.kubernetes().as_ref().map(Kubernetes::status);
         status.health = self.prober.has_checks().then(|| self.prober.status());
     }
@@ -121,6 +156,7 @@ impl Sources {
             (CONTROL, self.control.has_failed()),
             (CLUSTER, self.kubernetes().as_ref().is_some_and(Kubernetes::has_failed)),
             (PROBER, self.prober.has_failed()),
+            (TRANSFERS, self.secondaries.get().is_some_and(Secondaries::have_failed)),
             (SITES, self.sites.get().is_some_and(Sites::have_failed)),
             (WRITER, self.store.get().is_some_and(|store| store.service.has_failed())),
         ];
@@ -129,9 +165,8 @@ impl Sources {
 
     /// The names of their threads, in the order in which they end.
     pub fn thread_names() -> impl Iterator<Item = String> {
-        let names =
-            [source_file::LOADER, source_file::SAVER, CLUSTER, PROBER, SITES, WRITER, CONTROL];
-        names.into_iter().map(str::to_owned)
+        let names = [source_file::LOADER, source_file::SAVER, CLUSTER, PROBER];
+        names.into_iter().chain([TRANSFERS, SITES, WRITER, CONTROL]).map(str::to_owned)
     }
 
     /// Stops the threads that change zones, sources first. Blocks.
@@ -142,6 +177,7 @@ impl Sources {
             let _cluster = self.kubernetes().take();
         }
         self.prober.stop();
+        self.secondaries.get().into_iter().for_each(Secondaries::stop);
         self.sites.get().into_iter().for_each(Sites::stop);
         if let Some(store) = self.store.get() {
             store.stop();

@@ -49,6 +49,9 @@ pub fn check_startup(config: &Config) -> StartupReport {
     if config.store.kind == StoreKind::Etcd {
         report.errors.extend(of_etcd(&config.etcd, file));
     }
+    let keys = config.secondaries.iter().filter_map(|zone| zone.key_file.as_deref());
+    let faults = keys.filter_map(|key| source_transfer::read_key(key).err());
+    report.errors.extend(faults.map(|why| Diagnostic::of_file(file, why)));
     let (errors, warnings) = announcer::check(config, file);
     report.errors.extend(errors);
     report.warnings.extend(warnings);
@@ -127,7 +130,9 @@ fn unreadable(config: &Config) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
         (error.kind() == io::ErrorKind::PermissionDenied)
             .then(|| Diagnostic { help: Some(help), ..Diagnostic::of_file(path, why) })
     };
-    let zones = config.zones.iter().map(|zone| ("[[zone]] file", zone.file.as_path()));
+    let keys = config.secondaries.iter().filter_map(|zone| zone.key_file.as_deref());
+    let keys = keys.map(|file| ("[[zone]] key_file", file));
+    let zones = config.zones.iter().map(|zone| ("[[zone]] file", zone.file.as_path())).chain(keys);
     let hosts = config.hosts.files.iter().map(|file| ("[hosts] files", file.as_path()));
     let etcd = &config.etcd;
     let of_etcd = [

@@ -1,9 +1,10 @@
 //! The zones that the config asks for, and the image before them.
 use compile::Image;
-use config::{Config, Forward, Mode, Zone, ZoneCheck, ZoneView};
+use config::{Config, Forward, Mode, Secondary, Zone, ZoneCheck, ZoneView};
 use image::{HASH_KEY_WORDS, HashKey};
 use packet::View;
 use source_file::{BuiltInZones, FilesToLoad, ViewFile, ZoneConfig, ZoneFile};
+use source_transfer::SecondarySettings;
 use std::collections::HashMap;
 use std::sync::Arc;
 use zone_manager::DefaultCheck;
@@ -39,6 +40,15 @@ pub fn checks(config: &Config) -> Vec<DefaultCheck> {
         DefaultCheck::new(zone.clone(), check, except)
     };
     config.zone_checks.iter().map(check).collect()
+}
+
+/// The zones of a config that come from primaries.
+pub fn secondaries(config: &Config) -> Vec<SecondarySettings> {
+    let settings = |of: &Secondary| {
+        let Secondary { name, primaries, key_file, max_records } = of.clone();
+        SecondarySettings { origin: name, primaries, key_file, records_max: max_records }
+    };
+    config.secondaries.iter().map(settings).collect()
 }
 
 /// An image without zones, with a new key.

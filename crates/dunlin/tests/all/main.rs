@@ -63,6 +63,7 @@ mod salvage;
 mod saved;
 mod scale;
 mod scale_cluster;
+mod secondary;
 mod serve;
 mod sites;
 mod soak;

@@ -1,7 +1,9 @@
-//! The metrics of other sites.
+//! The metrics of other sites, and of zones of other servers.
+mod secondaries;
+
 use super::Kind::{Counter, Gauge};
 use crate::exposition::{Exposition, Kind};
-use server_status::SiteStatus;
+use server_status::{SiteStatus, Status};
 
 /// A value of a site, if it is known.
 type Value = fn(&SiteStatus) -> Option<f64>;
@@ -37,8 +39,10 @@ const METRICS: [(&str, Kind, &str, Value); 8] = [
     }),
 ];
 
-/// Writes how far each site is followed, and how full its etcd is.
-pub fn write(out: &mut Exposition, sites: &[SiteStatus]) {
+/// Writes how far each site is followed, and how full its etcd is, and the same of zones.
+pub fn write(out: &mut Exposition, status: &Status) {
+    secondaries::write(out, &status.secondaries);
+    let sites = &status.sites;
     for (name, kind, help, value) in METRICS.into_iter().filter(|_| !sites.is_empty()) {
         let mut family = out.family(name, kind, help);
         for site in sites {

@@ -3,9 +3,9 @@
 use ops::Ops;
 use server_status::{
     AnycastStatus, ApiStatus, CacheStatus, ConfigStatus, DpdkDeviceStatus, DpdkQueueStatus,
-    DpdkStatus, HealthStatus, HostsStatus, KubernetesStatus, KubernetesStream, ServerState,
-    SignatureSpan, SiteStatus, Status, StatusHistogram, StoreStatus, StreamStatus, ThreadStatus,
-    UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
+    DpdkStatus, HealthStatus, HostsStatus, KubernetesStatus, KubernetesStream, SecondaryStatus,
+    ServerState, SignatureSpan, SiteStatus, Status, StatusHistogram, StoreStatus, StreamStatus,
+    ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -147,6 +147,13 @@ pub fn status(looks: u64) -> Status {
             lag_seconds: Some(0.0),
             etcd_bytes: 1,
             ..SiteStatus::default()
+        }],
+        secondaries: vec![SecondaryStatus {
+            name: "c.test.".into(),
+            serial: Some(7),
+            contact_seconds: Some(1.7e9),
+            expires_seconds: Some(60.0),
+            ..SecondaryStatus::default()
         }],
         hosts: vec![HostsStatus {
             file: "/etc/hosts".into(),

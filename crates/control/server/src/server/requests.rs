@@ -127,8 +127,12 @@ impl ServerContext for Server {
     }
 
     fn refresh_zone(&self, zone: NameBuf) {
-        tracing::info!(%zone, "NOTIFY: its file is read again");
-        self.sources.zones.load(zone);
+        if self.sources.notify_secondary(zone.as_name()) {
+            tracing::info!(%zone, "NOTIFY: its primaries are asked");
+        } else {
+            tracing::info!(%zone, "NOTIFY: its file is read again");
+            self.sources.zones.load(zone);
+        }
     }
 }
 

@@ -23,7 +23,7 @@ fn records(zone: &str) -> Vec<Rr> {
 }
 
 /// A truthful transfer, in three messages.
-fn whole(asked: &Asked, zone: &str, serial: u32) -> Vec<Message> {
+fn complete(asked: &Asked, zone: &str, serial: u32) -> Vec<Message> {
     let (soa, all) = (soa(zone, serial, HOUR), records(zone));
     let (first, last) = all.split_at(10);
     let first = [std::slice::from_ref(&soa), first].concat();
@@ -192,7 +192,7 @@ fn nothing_of_a_lying_transfer_is_served() {
             SOA => Reply::of([asked.answer(vec![soa(&zone, serial, HOUR)])]),
             IXFR => Reply::of([Message { flags: 0x8404, ..asked.answer(Vec::new()) }]),
             _ => {
-                let mut messages = whole(asked, &zone, serial);
+                let mut messages = complete(asked, &zone, serial);
                 let lie = LIES.iter().find(|lie| zone == format!("{}.test.", lie.0));
                 if let Some((_, lie, _)) = lie.filter(|_| is_lying) {
                     lie(&mut messages);
@@ -280,7 +280,7 @@ const CHANGES: &[Change] = &[
 ];
 
 #[test]
-fn differences_are_used_as_a_whole_or_the_whole_zone_is_transferred() {
+fn differences_are_used_completely_or_the_zone_is_transferred_again() {
     let serial = Arc::new(AtomicU32::new(1));
     let current = Arc::clone(&serial);
     let primary = start(move |asked| {
@@ -293,7 +293,7 @@ fn differences_are_used_as_a_whole_or_the_whole_zone_is_transferred() {
                 change.into_iter().for_each(|change| change.1(&mut all));
                 Reply::of([asked.answer(all)])
             }
-            _ => Reply::of(whole(asked, &zone, serial)),
+            _ => Reply::of(complete(asked, &zone, serial)),
         }
     });
     let zone = |change: &Change| (format!("{}.test.", change.0), vec![primary]);
@@ -334,7 +334,7 @@ fn serial_that_grows_without_a_newer_zone_causes_no_loop_of_transfers() {
             IXFR => Reply::of([asked.answer(vec![soa(&zone, 1, HOUR)])]),
             _ => {
                 counted.fetch_add(1, Ordering::Relaxed);
-                Reply::of(whole(asked, &zone, 1))
+                Reply::of(complete(asked, &zone, 1))
             }
         }
     });
@@ -365,7 +365,7 @@ fn next_primary_is_asked_and_nothing_of_both_is_mixed() {
             SOA => Reply::of([asked.answer(vec![soa(&zone, serial, HOUR)])]),
             // It ends before the last record, behind one that only this one has.
             _ => {
-                let mut messages = whole(asked, &zone, serial);
+                let mut messages = complete(asked, &zone, serial);
                 messages[0].answers.push(rr(&format!("first.{zone}"), 1, &[1; 4]));
                 messages.truncate(2);
                 Reply::of(messages)
@@ -376,7 +376,7 @@ fn next_primary_is_asked_and_nothing_of_both_is_mixed() {
         let zone = asked.zone.to_string();
         match asked.rtype {
             SOA => Reply::of([asked.answer(vec![soa(&zone, 3, HOUR)])]),
-            _ => Reply::of(whole(asked, &zone, 3)),
+            _ => Reply::of(complete(asked, &zone, 3)),
         }
     });
     let zone = "two.test.".to_owned();
@@ -401,7 +401,7 @@ fn zone_expires_without_a_primary_and_is_served_again_once_one_confirms_it() {
         if !script.lock().expect("no panic")["is_there"] {
             return Reply { messages: Vec::new(), closes: true };
         }
-        let mut messages = whole(asked, &zone, 1);
+        let mut messages = complete(asked, &zone, 1);
         // It expires after 8 seconds: a refresh and a retry of 4 fit in.
         let short = soa(&zone, 1, [4, 4, 8]);
         (messages[0].answers[0], messages[2].answers[0]) = (short.clone(), short.clone());
@@ -432,7 +432,7 @@ fn zone_that_lost_most_is_held_until_it_is_accepted() {
     let current = Arc::clone(&serial);
     let primary = start(move |asked| {
         let (zone, serial) = (asked.zone.to_string(), current.load(Ordering::Relaxed));
-        let mut messages = whole(asked, &zone, serial);
+        let mut messages = complete(asked, &zone, serial);
         if serial > 1 {
             messages.remove(1);
         }

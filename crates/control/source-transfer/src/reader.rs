@@ -246,3 +246,6 @@ fn removed(mut all: Vec<Difference>, record: LoggedRecord<'_>, is_soa: bool) -> 
 pub fn owner<'l>(record: &LoggedRecord<'l>) -> Name<'l> {
     Name::parse(record.owner).unwrap_or(Name::ROOT)
 }
+
+#[cfg(test)]
+mod tests;

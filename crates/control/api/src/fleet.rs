@@ -1,4 +1,5 @@
 //! `/v1/fleet`: the store that many servers share.
+use crate::body::PathParams;
 use crate::caller::Caller;
 use crate::condition;
 use crate::description::Refusals;
@@ -7,8 +8,8 @@ use crate::problem::{Problem, plainly};
 use crate::receipt::Receipt;
 use crate::state::ApiState;
 use axum::extract::{Extension, State};
-use hyper::HeaderMap;
-use records::Refused;
+use hyper::{HeaderMap, StatusCode};
+use records::{ClusterPart, Fleet, Refused};
 use serde::Serialize;
 use server_status::{FleetStatus, Member};
 use std::time::SystemTime;
@@ -139,4 +140,89 @@ pub async fn adopt(
         state.fleet_records()?.adopt().await.map_err(|why| Problem::refused(why, plainly))?;
     caller.note_revision(adopted.revision);
     Ok(axum::Json(Receipt::new(adopted.revision, adopted.revision, false)))
+}
+
+/// What the store of a fleet has of a Kubernetes cluster.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ClusterBody {
+    /// Its name.
+    name: String,
+    /// The server that writes its objects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    leader: Option<String>,
+    /// Its services, and those imported from other clusters.
+    services: u64,
+    /// Its EndpointSlices.
+    slices: u64,
+    /// All of its objects.
+    objects: u64,
+    /// When it was retired, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(nullable = false)]
+    retired_seconds: Option<u64>,
+}
+
+impl From<ClusterPart> for ClusterBody {
+    fn from(part: ClusterPart) -> Self {
+        let ClusterPart { name, leader, services, slices, objects, retired_seconds, .. } = part;
+        Self { name, leader, services, slices, objects, retired_seconds }
+    }
+}
+
+/// The fleet of a request about the cluster of this name.
+fn fleet_of<'s>(state: &'s ApiState, cluster: &str) -> Result<&'s dyn Fleet, Problem> {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if !(1..=63).contains(&cluster.len()) || !cluster.bytes().all(is_plain) {
+        return Err(Problem::missing(format!("no cluster can have the name {cluster:?}")));
+    }
+    let fleet = state.fleet_records()?.fleet();
+    fleet.ok_or_else(|| Problem::refused(Refused::NotShared, plainly))
+}
+
+/// What the store of the fleet has of a Kubernetes cluster. Needs `operate`.
+#[utoipa::path(
+    get, path = "/v1/fleet/clusters/{cluster}", tag = "operate",
+    params(("cluster" = String, Path, description = "The name of the cluster")),
+    responses(
+        (status = 200, body = ClusterBody, description = "The cluster"),
+        Refusals,
+    )
+)]
+pub async fn show_cluster(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(cluster): PathParams<String>,
+) -> Result<axum::Json<ClusterBody>, Problem> {
+    caller.check_operate()?;
+    let part = fleet_of(&state, &cluster)?.cluster(&cluster).await;
+    let part = part.map_err(|why| Problem::refused(why, plainly))?;
+    Ok(axum::Json(part.into()))
+}
+
+/// Remove what the store of the fleet has of a Kubernetes cluster that is gone, all or nothing. It
+/// is refused while a server writes its objects. Needs `operate`, and `write` and `zones` for all
+/// zones, names and types.
+#[utoipa::path(
+    delete, path = "/v1/fleet/clusters/{cluster}", tag = "operate",
+    params(("cluster" = String, Path, description = "The name of the cluster")),
+    responses(
+        (status = 200, body = ClusterBody, description = "Removed: what there was"),
+        Refusals,
+    )
+)]
+pub async fn retire_cluster(
+    State(state): State<ApiState>,
+    Extension(caller): Extension<Caller>,
+    PathParams(cluster): PathParams<String>,
+    headers: HeaderMap,
+) -> Result<axum::Json<ClusterBody>, Problem> {
+    caller.check_operate()?;
+    caller.check_everything(Verb::Write)?;
+    caller.check_everything(Verb::Zones)?;
+    condition::none(&headers)?;
+    let retired = fleet_of(&state, &cluster)?.retire(&cluster).await;
+    let retired = retired.map_err(|why| Problem::refused(why, plainly))?;
+    let refused = |why| Problem::new(StatusCode::CONFLICT, "cluster-not-gone", why);
+    Ok(axum::Json(retired.map_err(refused)?.into()))
 }

@@ -41,6 +41,7 @@ fn all() -> OpenApiRouter<ApiState> {
         .routes(routes!(explain::explain))
         .routes(routes!(fleet::show))
         .routes(routes!(fleet::adopt))
+        .routes(routes!(fleet::show_cluster, fleet::retire_cluster))
         .routes(routes!(sites::show_sites))
         .routes(routes!(sites::accept_site))
         .routes(routes!(store::show_store))

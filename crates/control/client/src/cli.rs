@@ -187,6 +187,24 @@ pub enum FleetCommand {
     /// on the server with the highest revision (`dunlin status`), by `dunlin zones snapshot FILE`.
     #[command(after_help = "Example:\n  dunlin fleet adopt")]
     Adopt(Adopt),
+    /// Remove what etcd has of a Kubernetes cluster that is gone for good.
+    ///
+    /// Shows how many services it has, and asks. All of it is removed, or nothing: all servers stop
+    /// to answer its names. It is refused while a server writes the objects of that cluster. A
+    /// server of it that comes back writes nothing, and says so.
+    #[command(after_help = "Example:\n  dunlin fleet retire fra1-a")]
+    Retire(Retire),
+}
+
+#[derive(Args, Debug)]
+pub struct Retire {
+    /// The name of the cluster: `[kubernetes] cluster`.
+    pub cluster: String,
+    /// Do not ask for confirmation.
+    #[arg(short, long)]
+    pub yes: bool,
+    #[command(flatten)]
+    pub server: AdminServer,
 }
 
 #[derive(Args, Debug)]

@@ -1,9 +1,9 @@
 //! `dunlin fleet`: the servers that share a store.
-use crate::cli::{self, Adopt, FleetCommand, Output};
+use crate::cli::{self, Adopt, FleetCommand, Output, Retire};
 use crate::local::LocalClient;
 use crate::remote::client::CommandResult;
 use crate::remote::confirm;
-use command_line::{Side, align, count, plain, span};
+use command_line::{Side, align, count, plain, plural, span};
 use serde_json::Value;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -15,6 +15,7 @@ use std::process::ExitCode;
 pub fn run(command: &cli::Fleet) -> CommandResult<ExitCode> {
     match &command.command {
         Some(FleetCommand::Adopt(command)) => adopt(command),
+        Some(FleetCommand::Retire(command)) => retire(command),
         None => show(&command.server),
     }
 }
@@ -108,6 +109,36 @@ fn adopt(command: &Adopt) -> CommandResult<ExitCode> {
     match command.server.output {
         Output::Json => write_json(&mut out, &receipt)?,
         Output::Text => writeln!(out, "etcd is adopted, as revision {}", receipt["revision"])?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn retire(command: &Retire) -> CommandResult<ExitCode> {
+    let (client, name) = (LocalClient::new(&command.server.local)?, &command.cluster);
+    let content = |part: &Value| {
+        let number = |key: &str| part[key].as_u64().unwrap_or_default() as usize;
+        let (services, objects) = (number("services"), number("objects"));
+        format!("{} ({} in all)", plural(services, "service"), plural(objects, "object"))
+    };
+    let part = client.cluster(name)?;
+    // What is refused anyway is not asked for.
+    if part["leader"].is_null() && part["objects"].as_u64() > Some(0) {
+        let name = plain(name);
+        let what = format!("remove the cluster {name} with its {} from etcd", content(&part));
+        confirm(command.yes, &what)?;
+    }
+    let retired = client.retire(name)?;
+    let mut out = io::stdout().lock();
+    match command.server.output {
+        Output::Json => write_json(&mut out, &retired)?,
+        Output::Text => {
+            writeln!(
+                out,
+                "the cluster {} is retired: {} are gone",
+                plain(name),
+                content(&retired)
+            )?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

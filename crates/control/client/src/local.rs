@@ -69,6 +69,17 @@ impl LocalClient {
         read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
     }
 
+    /// What the shared store has of a cluster.
+    pub fn cluster(&self, name: &str) -> CommandResult<Value> {
+        self.get(cluster_path(name))
+    }
+
+    /// Removes what the shared store has of a cluster; returns what there was.
+    pub fn retire(&self, cluster: &str) -> CommandResult<Value> {
+        let request = ApiRequest::new(Method::DELETE, cluster_path(cluster));
+        read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
+    }
+
     /// The other sites whose zones are served.
     pub fn sites(&self) -> CommandResult<Vec<SiteStatus>> {
         read_field(self.get("/v1/sites".into())?, "sites")
@@ -276,6 +287,10 @@ fn read<T: DeserializeOwned>(body: Value) -> CommandResult<T> {
 
 fn read_field<T: DeserializeOwned>(mut body: Value, field: &str) -> CommandResult<T> {
     read(body[field].take())
+}
+
+fn cluster_path(name: &str) -> String {
+    format!("/v1/fleet/clusters/{}", path_segment(name))
 }
 
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub enum MapEvent {
     Put(String, Option<Vec<u8>>),
     /// All keys were named.
     ListEnds,
+    /// The map has ended: an operator has said that there are no values any more. A list ends
+    /// after it, without any key.
+    Retired,
     /// Changes arrive, or they do not and why.
     State(Result<(), String>),
 }
@@ -49,6 +52,8 @@ pub struct Leader {
     pub fault: Option<String>,
     /// The map is that of another origin: this server does not write, and follows the map.
     pub is_refused: bool,
+    /// As `is_refused`, because the map has ended.
+    pub is_retired: bool,
     /// Since when this server knows that.
     pub since: Option<SystemTime>,
 }

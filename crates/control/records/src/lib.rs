@@ -25,7 +25,7 @@ mod writer;
 mod zones;
 
 pub use digest::{ZoneDigest, ZoneDigests, hash_of_origin};
-pub use fleet::Fleet;
+pub use fleet::{ClusterPart, Fleet};
 pub use health::StoreHealth;
 pub use mirror::{Mirror, WriteDelay, source_of_site};
 pub use model::{

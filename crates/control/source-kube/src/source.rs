@@ -227,6 +227,8 @@ struct Worker {
     follows: bool,
     /// The map of the fleet is that of another cluster, which is followed.
     is_refused: bool,
+    /// The cluster was retired: its names go, without those of another one.
+    is_retired: bool,
     /// Asks again which cluster it is.
     asks_origin: Arc<Notify>,
     /// Objects of the fleet that cannot be read, and why; the first of them.
@@ -274,6 +276,7 @@ impl Worker {
             leads: false,
             follows: false,
             is_refused: false,
+            is_retired: false,
             asks_origin: Arc::default(),
             unusable: BTreeMap::new(),
             skipped: BTreeMap::new(),
@@ -333,7 +336,9 @@ impl Worker {
                 (tasks, slices) = (JoinSet::new(), None);
                 (sender, events) = mpsc::channel(EVENTS_MAX);
                 batch.clear();
-                self.begin_anew();
+                if !(self.follows && self.is_retired) {
+                    self.begin_anew();
+                }
                 self.start_watching(&mut tasks, &sender);
             }
             let watches = !self.follows;

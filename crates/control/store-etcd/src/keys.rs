@@ -16,6 +16,8 @@
 //! kubernetes/KIND/…             an object of the cluster without a name, as names need it: JSON
 //! clusters/NAME/objects/KIND/…  the same of a cluster with a name
 //! clusters/NAME/leader          the server that writes them, under its lease
+//! clusters/NAME/leader/origin   the cluster that they come from
+//! clusters/NAME/leader/retired  there once the cluster was retired: JSON
 //! wait/NAME                     the revision that a client of this server waits for
 //! anycast/servers/NAME          a server with announced addresses, until 10 minutes after its end
 //! anycast/permits/NAME          why it is withdrawn, under the same lease
@@ -159,6 +161,17 @@ impl Keys {
             true => format!("{}{map}/leader", self.0),
             false => format!("{}leaders/{map}", self.0),
         }
+    }
+
+    /// The key of the origin of a map.
+    pub fn origin(&self, map: &str) -> String {
+        format!("{}/origin", self.leader(map))
+    }
+
+    /// The key that says that a map has ended. It is beside that of the leader, so that the same
+    /// watch has both.
+    pub fn retired(&self, map: &str) -> String {
+        format!("{}/retired", self.leader(map))
     }
 
     /// The keys of a set of documents, or of a map.

@@ -4,6 +4,9 @@
 //! is under a lease.
 mod follow;
 mod origin;
+mod retire;
+
+pub(crate) use retire::{read_cluster, retire};
 
 use crate::EtcdLink;
 use crate::connection::RequestError;
@@ -13,6 +16,8 @@ use crate::limits::{
 };
 use documents::{Leader, MapEvent, MapRequest, MapTask, MapValue, MapWriter, ReplicatedMap};
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, TxnOp};
+use follow::MapFollower;
+use retire::Retirement;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
@@ -48,16 +53,14 @@ impl EtcdMap {
         name: &str,
     ) -> (Self, mpsc::Receiver<MapEvent>) {
         let (events, receiver) = mpsc::channel(crate::limits::MAP_EVENTS_MAX);
-        let prefix = link.keys.documents(name);
+        let follower = MapFollower::new(&link.keys, name, events);
         let followed = FollowedKeys {
             link: Arc::clone(link),
-            prefixes: vec![prefix.clone()],
+            prefixes: follower.prefixes(),
             history: History::new(&crate::replica_folder(data_dir), None),
             // The source logs it.
             report: LinkReport::new(None, String::new()),
         };
-        let follower =
-            follow::MapFollower { prefix, events, is_complete: false, is_listing: false };
         (Self(link.runtime.spawn(followed.follow(follower))), receiver)
     }
 }
@@ -86,6 +89,8 @@ struct Leadership {
     /// The origin of the values of this server, such as the ID of a cluster, and the one in etcd.
     own_origin: watch::Receiver<Option<String>>,
     found_origin: Option<String>,
+    /// The map has ended.
+    retired: Option<Retirement>,
     /// Receives what others write while this server is refused; the task that follows their writes.
     events: mpsc::Sender<MapEvent>,
     following: Option<JoinHandle<()>>,
@@ -126,7 +131,7 @@ impl Follower for Leadership {
 
     async fn begin(&mut self) {
         (self.elected, self.term, self.write_at) = (None, None, None);
-        self.found_origin = None;
+        (self.found_origin, self.retired) = (None, None);
         self.campaign_at = Instant::now();
     }
 
@@ -138,6 +143,8 @@ impl Follower for Leadership {
             self.elected = is_put.then_some(Elected { server, lease, epoch });
         } else if kv.key() == self.origin_key().as_bytes() {
             self.found_origin = is_put.then(value);
+        } else if kv.key() == self.link.keys.retired(&self.name).as_bytes() {
+            self.retired = is_put.then(|| Retirement::read(kv));
         }
         Ok(())
     }
@@ -183,6 +190,7 @@ impl Leadership {
             ready: map.ready(),
             own_origin: map.origin(),
             found_origin: None,
+            retired: None,
             events,
             following: None,
             folder,
@@ -275,6 +283,7 @@ impl Leadership {
             // Another server may have the same name.
             Compare::lease(member, CompareOp::Equal, lease),
             self.has_same_origin(),
+            Compare::create_revision(self.link.keys.retired(&self.name), CompareOp::Equal, 0),
         ];
         let put = TxnOp::put(key, server.as_str(), Some(put));
         self.link.connection.write(when, [put]).await.map(drop)

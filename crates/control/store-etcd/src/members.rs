@@ -1,27 +1,28 @@
 //! This server as a member of the fleet: a key under a lease, with the revision that it serves.
+mod interface;
+
 use crate::connection::RequestError;
 use crate::digests::{self, Comparison};
 use crate::events::Mirror;
 use crate::keys::read_member;
 use crate::limits::{
-    FLEET_WAIT_MAX, LEAVE_MAX, MEMBER_TTL, REFRESH_INTERVAL, RENEW_INTERVAL, REPORT_INTERVAL,
-    REPORT_SHARE, WAITERS_MAX,
+    LEAVE_MAX, MEMBER_TTL, REFRESH_INTERVAL, RENEW_INTERVAL, REPORT_INTERVAL, REPORT_SHARE,
+    WAITERS_MAX,
 };
 use crate::shared::Shared;
 use crate::waits::{self, Waiter};
 use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
-use records::{Fleet, Form, Refused, Revision, ZoneDigests};
-use server_status::{FleetStatus, Member};
+use records::{Form, Revision, ZoneDigests};
+use server_status::Member;
 use std::convert::Infallible;
 use std::future;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
-use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::mpsc;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use zone_manager::{Answer, answer};
 
 /// How often to look whether etcd is followed.
 const FOLLOW_POLL: Duration = Duration::from_millis(50);
@@ -440,48 +441,5 @@ impl Drop for Membership {
             // An error means that it has ended.
             let _ = self.shared.link.runtime.block_on(ended);
         }
-    }
-}
-
-impl Fleet for EtcdFleet {
-    fn serves(&self, revision: Revision) {
-        self.served.send_replace(Some(revision));
-    }
-
-    fn digests(&self) -> &ZoneDigests {
-        &self.digests
-    }
-
-    fn members(&self) -> Answer<Vec<Member>, Refused> {
-        let (promise, members) = answer();
-        let (shared, keys) = (Arc::clone(&self.shared), self.shared.link.keys.members());
-        self.shared.link.runtime.spawn(async move {
-            let read = read_members(&shared, keys).await;
-            promise.answer(read.map_err(|error| Refused::Unreachable(error.why().into())));
-        });
-        members
-    }
-
-    fn wait(&self, revision: Revision) -> Answer<(), Refused> {
-        let (promise, served) = answer();
-        let waiter = Waiter { revision, until: Instant::now() + FLEET_WAIT_MAX, promise };
-        let sent = match &*self.waits() {
-            Some(waits) => waits.try_send(waiter),
-            // The promise answers that the server is stopping.
-            None => return served,
-        };
-        match sent {
-            Err(TrySendError::Full(waiter)) => waiter.promise.answer(Err(Refused::Busy)),
-            Ok(()) | Err(TrySendError::Closed(_)) => (),
-        }
-        served
-    }
-
-    fn status(&self) -> FleetStatus {
-        let unsaved = self.shared.unsaved();
-        let state = self.state();
-        let (fault, difference) = (state.fault.clone(), state.difference.clone());
-        let (name, unreadable) = (self.member.name.clone(), self.shared.unreadable());
-        FleetStatus { name, fault, unsaved, difference, unreadable }
     }
 }

@@ -10,6 +10,7 @@ use std::env;
 use std::thread;
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
+use test_support::operator::Operator;
 use test_support::wait::{self, until_true};
 use wire::Rtype;
 
@@ -100,6 +101,46 @@ fn server_without_access_to_the_api_server_answers_what_another_one_writes() {
 }
 
 /// Two clusters with the same names in one etcd: each is answered by its own servers.
+/// As the server that writes a cluster has left it.
+#[test]
+fn retired_cluster_is_not_answered_after_a_restart_either() {
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let client = Operator::of(&etcd);
+    let put = |key: &str, value: Value| {
+        client.put(&format!("/dunlin/clusters/gone/objects/{key}"), value.to_string());
+    };
+    put("namespaces/shop", json!({ "format": 1 }));
+    for n in 1..=30 {
+        let service = json!({ "format": 1, "kind": { "ClusterIp": [address(n)] }, "ports": [] });
+        put(&format!("services/shop/web-{n}"), service);
+    }
+    client.put("/dunlin/clusters/gone/objects/complete", "");
+    let kubernetes = "[kubernetes]\nzones = [\"cluster.local\"]\ncluster = \"gone\"\n";
+    let mut node = Node::start_with("fk-retire", &etcd, "roles = [\"dns\", \"api\"]", kubernetes);
+    node.token = node.create_token("fk-retire");
+    let name = "web-7.shop.svc.cluster.local";
+    let known = format!("NOERROR; A {}", address(7));
+    expect(node.served.address, name, Rtype::A, &known);
+
+    // One that is away meanwhile, with what it has saved.
+    let mut away = Node::start_with("fk-away", &etcd, "roles = [\"dns\"]", kubernetes);
+    expect(away.served.address, name, Rtype::A, &known);
+    away.served.signal(Signal::TERM);
+    away.served.status();
+    let asked = node.run(&["fleet", "retire", "gone"], true);
+    let text = String::from_utf8_lossy(&asked.stderr).into_owned();
+    assert!(!asked.status.success() && text.contains("30 services (31 objects in all)"), "{text}");
+    let told = node.run(&["fleet", "retire", "gone", "--yes"], true);
+    let text = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(text.contains("the cluster gone is retired: 30 services"), "{told:?}");
+    expect(node.served.address, name, Rtype::A, "NXDOMAIN");
+    let away = away.restarted();
+    expect(away.served.address, name, Rtype::A, "NXDOMAIN");
+    let again = node.run(&["fleet", "retire", "gone", "--yes"], true);
+    let text = String::from_utf8_lossy(&again.stderr).into_owned();
+    assert!(!again.status.success() && text.contains("is retired already"), "{text}");
+}
+
 #[test]
 #[ignore = "cluster: it starts an API server"]
 fn two_clusters_in_one_etcd_are_answered_apart() {

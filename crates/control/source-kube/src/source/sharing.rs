@@ -135,6 +135,7 @@ impl Worker {
 
     fn take_leader(&mut self, leader: Leader) {
         (self.leads, self.is_refused) = (leader.is_own, leader.is_refused);
+        self.is_retired = leader.is_retired;
         self.status.edit(|status| {
             status.is_leader = leader.is_own;
             status.leader_seconds = leader.since.map(seconds);
@@ -169,6 +170,14 @@ impl Worker {
                 self.each_stream(events, || StreamKind::Begins);
             }
             MapEvent::ListEnds => self.each_stream(events, || StreamKind::Ends),
+            // An operator has said so: nothing of it is held.
+            MapEvent::Retired => {
+                tracing::warn!("the cluster was retired: its names are not answered any more");
+                let gone =
+                    fleet::keys(&self.cluster).filter_map(|key| fleet::read(&key, None).ok());
+                let gone: Vec<Event> = gone.map(event_of).collect();
+                events.extend(gone.into_iter().filter(|event| self.is_wanted(event)));
+            }
             MapEvent::State(state) => {
                 let state = state.map_err(|why| Failure::new(Cause::Fleet, why));
                 self.each_stream(events, || StreamKind::State(state.clone()));

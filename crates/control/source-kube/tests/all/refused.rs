@@ -23,6 +23,30 @@ fn written(task: &MapTask) -> Vec<MapValue> {
     values.blocking_recv().expect("it knows them")
 }
 
+/// So many services that their loss would be held, if a list lacked them.
+#[test]
+fn names_of_a_retired_cluster_are_gone_at_once_also_on_a_server_that_watches_it() {
+    let own = World::start(50);
+    let (source, task) = start(&own);
+    source.until_open();
+    assert_eq!(source.answer("web-49"), Some(1));
+    let leader = Leader { is_refused: true, is_retired: true, ..Leader::default() };
+    task.map.set_leader(leader);
+    for event in
+        [MapEvent::State(Ok(())), MapEvent::ListBegins, MapEvent::Retired, MapEvent::ListEnds]
+    {
+        task.events.blocking_send(event).expect("the source follows");
+    }
+    until_true("its names are gone", || source.answer("web-49").is_none());
+    until_true("all are", || source.status().services == 0);
+    assert_eq!(source.answer("web-0"), None);
+
+    // The key that says so was deleted.
+    task.map.set_leader(Leader::default());
+    until_true("it is served again", || source.answer("web-49") == Some(1));
+    until_true("it may be elected", || *task.map.ready().borrow());
+}
+
 #[test]
 fn server_of_another_cluster_serves_the_map_of_the_fleet_until_it_may_write() {
     let (fleets, own) = (World::start(2), World::start(3));

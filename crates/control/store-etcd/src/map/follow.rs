@@ -1,20 +1,44 @@
 //! Follows a map that another server writes.
 use super::COMPLETE;
 use crate::connection::RequestError;
+use crate::keys::Keys;
 use crate::keyspace::{Follower, Position};
 use documents::MapEvent;
 use etcd_client::KeyValue;
 use tokio::sync::mpsc;
 
 pub struct MapFollower {
-    pub prefix: String,
-    pub events: mpsc::Sender<MapEvent>,
+    prefix: String,
+    /// The key that says that the map has ended.
+    retired: String,
+    events: mpsc::Sender<MapEvent>,
     /// Whether all keys were written: before that, those that are there are not all.
-    pub is_complete: bool,
-    pub is_listing: bool,
+    is_complete: bool,
+    is_retired: bool,
+    is_listing: bool,
 }
 
 impl MapFollower {
+    /// Follows the map of this name.
+    pub fn new(keys: &Keys, name: &str, events: mpsc::Sender<MapEvent>) -> Self {
+        let (prefix, retired) = (keys.documents(name), keys.retired(name));
+        let (is_complete, is_retired, is_listing) = (false, false, false);
+        Self { prefix, retired, events, is_complete, is_retired, is_listing }
+    }
+
+    /// The prefixes of the keys that it follows.
+    pub fn prefixes(&self) -> Vec<String> {
+        vec![self.prefix.clone(), self.retired.clone()]
+    }
+
+    /// The map has ended: nothing is all there is, until there are other keys.
+    async fn retire(&mut self) {
+        self.send(MapEvent::Retired).await;
+        if !std::mem::replace(&mut self.is_complete, true) {
+            self.send(MapEvent::ListEnds).await;
+        }
+    }
+
     /// Waits for room. If the receiver is gone, so will this task be.
     async fn send(&self, event: MapEvent) {
         let _ = self.events.send(event).await;
@@ -25,11 +49,18 @@ impl Follower for MapFollower {
     const IS_AWAITED: bool = false;
 
     async fn begin(&mut self) {
-        (self.is_listing, self.is_complete) = (true, false);
+        (self.is_listing, self.is_complete, self.is_retired) = (true, false, false);
         self.send(MapEvent::ListBegins).await;
     }
 
     async fn take(&mut self, kv: &KeyValue, is_put: bool) -> Result<(), RequestError> {
+        if kv.key() == self.retired.as_bytes() {
+            self.is_retired = is_put;
+            if is_put && !self.is_listing {
+                self.retire().await;
+            }
+            return Ok(());
+        }
         // A key that is not a text is none of the map.
         let key = str::from_utf8(kv.key()).ok().and_then(|key| key.strip_prefix(&self.prefix));
         match key.unwrap_or_default() {
@@ -54,6 +85,8 @@ impl Follower for MapFollower {
         // What is not complete says nothing about what there is.
         if self.is_complete {
             self.send(MapEvent::ListEnds).await;
+        } else if self.is_retired {
+            self.retire().await;
         }
         Ok(())
     }

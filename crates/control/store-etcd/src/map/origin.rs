@@ -2,6 +2,7 @@
 //! lease. The first writer writes it, and one of another origin is refused.
 use super::Leadership;
 use super::follow::MapFollower;
+use super::retire::Retirement;
 use crate::connection::RequestError;
 use crate::keyspace::{FollowedKeys, History, LinkReport};
 use documents::Leader;
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 impl Leadership {
     pub(super) fn origin_key(&self) -> String {
-        format!("{}/origin", self.key())
+        self.link.keys.origin(&self.name)
     }
 
     /// The condition that etcd still has the origin that this server has read.
@@ -23,6 +24,15 @@ impl Leadership {
 
     /// Why this server must not write; `None`: it may.
     pub(super) fn refusal(&self) -> Option<String> {
+        if let Some(Retirement { server, .. }) = &self.retired {
+            return Some(format!(
+                "{} was retired on {server}, by `dunlin fleet retire`: this server writes none of \
+                 its objects, and answers none of its names. If it is back for good, delete the \
+                 key {} in etcd",
+                self.name,
+                self.link.keys.retired(&self.name)
+            ));
+        }
         let (found, own) = (self.found_origin.as_ref()?, self.own_origin.borrow().clone()?);
         (*found != own).then(|| {
             format!(
@@ -46,21 +56,21 @@ impl Leadership {
         if self.following.is_none() {
             tracing::error!("{why}");
             let link = Arc::clone(&self.link);
-            let (prefix, runtime) = (link.keys.documents(&self.name), link.runtime.clone());
+            let runtime = link.runtime.clone();
+            let follower = MapFollower::new(&link.keys, &self.name, self.events.clone());
             let followed = FollowedKeys {
                 link,
-                prefixes: vec![prefix.clone()],
+                prefixes: follower.prefixes(),
                 history: History::new(&self.folder, None),
                 // The source logs it.
                 report: LinkReport::new(None, String::new()),
             };
-            let events = self.events.clone();
-            let follower = MapFollower { prefix, events, is_complete: false, is_listing: false };
             self.following = Some(runtime.spawn(followed.follow(follower)));
         }
         let name = self.elected.as_ref().map(|elected| elected.server.clone());
-        let (fault, is_refused) = (Some(why), true);
-        self.map.set_leader(Leader { name, fault, is_refused, ..Leader::default() });
+        let (fault, is_refused, is_retired) = (Some(why), true, self.retired.is_some());
+        let leader = Leader { name, fault, is_refused, is_retired, ..Leader::default() };
+        self.map.set_leader(leader);
         Ok(())
     }
 

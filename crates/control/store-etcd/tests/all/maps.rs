@@ -32,8 +32,12 @@ struct Writer {
 
 impl Writer {
     fn start(etcd: &Etcd, name: &str, known: &[(&str, &str)]) -> Self {
+        Self::start_of(etcd, name, "things", known)
+    }
+
+    fn start_of(etcd: &Etcd, name: &str, map: &str, known: &[(&str, &str)]) -> Self {
         let node = Node::start_prober(etcd, name);
-        let (map, writer) = node.lead("things");
+        let (map, writer) = node.lead(map);
         let values: Values = Arc::default();
         let shared = Arc::clone(&writer.map);
         let (held, asked) = (Arc::<Mutex<()>>::default(), Arc::<AtomicU64>::default());
@@ -113,10 +117,15 @@ struct Seen {
     listed: BTreeMap<String, String>,
     is_listing: bool,
     lists: usize,
+    is_retired: bool,
 }
 
 fn follow(node: &Node) -> (EtcdMap, Arc<Mutex<Seen>>) {
-    let (map, events) = node.follow("things");
+    follow_map(node, "things")
+}
+
+fn follow_map(node: &Node, map: &str) -> (EtcdMap, Arc<Mutex<Seen>>) {
+    let (map, events) = node.follow(map);
     let seen = Arc::<Mutex<Seen>>::default();
     let taking = Arc::clone(&seen);
     thread::spawn(move || take(events, &taking));
@@ -128,7 +137,7 @@ fn take(mut events: mpsc::Receiver<MapEvent>, seen: &Mutex<Seen>) {
         let mut seen = seen.lock().unwrap();
         match event {
             MapEvent::ListBegins => {
-                seen.is_listing = true;
+                (seen.is_listing, seen.is_retired) = (true, false);
                 seen.listed.clear();
             }
             MapEvent::Put(key, value) => {
@@ -144,6 +153,11 @@ fn take(mut events: mpsc::Receiver<MapEvent>, seen: &Mutex<Seen>) {
             MapEvent::ListEnds => {
                 seen.values = seen.listed.clone();
                 (seen.is_listing, seen.lists) = (false, seen.lists + 1);
+            }
+            MapEvent::Retired => {
+                seen.is_retired = true;
+                seen.values.clear();
+                seen.listed.clear();
             }
             MapEvent::State(_) => {}
         }
@@ -279,4 +293,53 @@ fn writer_that_does_not_know_its_cluster_is_not_elected() {
     eventually(|| second.leads());
     eventually(|| Operator::of(&etcd).get("/dunlin/things/a/3").is_some());
     assert_eq!(Operator::of(&etcd).get("/dunlin/things/a/2"), None);
+}
+
+/// All of a cluster is removed once no server writes it, and servers that were away learn of it.
+#[test]
+fn retired_cluster_is_gone_for_all_servers_and_its_writer_says_so_when_it_comes_back() {
+    const MAP: &str = "clusters/fra1";
+    let Some(etcd) = Etcd::start_or_skip(1) else { return };
+    let client = Operator::of(&etcd);
+    let known = [("services/a/1", "one"), ("slices/a/1", "two")];
+    let mut writer = Writer::start_of(&etcd, "re-writer", MAP, &known);
+    let node = Node::start_named(&etcd, "re-api");
+    let (_following, seen) = follow_map(&node, MAP);
+    eventually(|| has(&seen, &known));
+    let retire = |name: &str| node.fleet().retire(name).wait().unwrap();
+
+    // While it is written, and of another name.
+    let why = retire("fra1").unwrap_err();
+    assert!(why.contains("the server re-writer writes its objects"), "{why}");
+    let why = retire("fra2").unwrap_err();
+    assert_eq!(why, "etcd has no cluster fra2");
+    assert!(has(&seen, &known) && client.count("/dunlin/clusters/fra1/objects/") == 3);
+
+    writer.map = None;
+    writer.node.stop();
+    eventually(|| node.fleet().cluster("fra1").wait().unwrap().leader.is_none());
+    // Beside it, a cluster whose name begins with the same letters.
+    client.put("/dunlin/clusters/fra10/objects/services/a/1", "other");
+    let part = retire("fra1").unwrap();
+    assert_eq!((part.services, part.slices, part.objects), (1, 1, 2));
+    eventually(|| seen.lock().unwrap().is_retired && has(&seen, &[]));
+    assert_eq!(client.count("/dunlin/clusters/fra1/"), 1, "what says so stays");
+    assert_eq!(client.count("/dunlin/clusters/fra10/"), 1);
+    let why = retire("fra1").unwrap_err();
+    assert_eq!(why, "the cluster fra1 is retired already");
+
+    // One that follows from now on, and one that writes.
+    let (_late, late) = follow_map(&node, MAP);
+    eventually(|| late.lock().unwrap().is_retired && has(&late, &[]));
+    let back = Writer::start_of(&etcd, "re-back", MAP, &known);
+    eventually(|| back.shared.leader().is_retired);
+    let leader = back.shared.leader();
+    let why = leader.fault.unwrap();
+    assert!(leader.is_refused && why.contains("was retired on re-api"), "{why}");
+    let key = "/dunlin/clusters/fra1/leader/retired";
+    assert!(why.contains(&format!("delete the key {key}")), "{why}");
+    eventually(|| back.seen.lock().unwrap().is_retired);
+    assert_eq!(client.count("/dunlin/clusters/fra1/"), 1, "it writes nothing");
+    client.delete(key);
+    eventually(|| back.leads() && has(&seen, &known) && has(&late, &known));
 }

@@ -1,0 +1,85 @@
+//! The fleet, as the record service and the API see it.
+use super::{EtcdFleet, read_members};
+use crate::connection::RequestError;
+use crate::keyspace::EtcdLink;
+use crate::limits::FLEET_WAIT_MAX;
+use crate::map::{read_cluster, retire};
+use crate::waits::Waiter;
+use records::{ClusterPart, Fleet, Refused, Revision, ZoneDigests};
+use server_status::{FleetStatus, Member};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::Instant;
+use zone_manager::{Answer, answer};
+
+impl EtcdFleet {
+    /// Answers with the result of requests to etcd.
+    fn request<T: Send + 'static, F: Future<Output = Result<T, RequestError>> + Send + 'static>(
+        &self,
+        request: impl FnOnce(Arc<EtcdLink>) -> F,
+    ) -> Answer<T, Refused> {
+        let (promise, result) = answer();
+        let link = &self.shared.link;
+        let requested = request(Arc::clone(link));
+        link.runtime.spawn(async move {
+            let done = requested.await;
+            promise.answer(done.map_err(|error| Refused::Unreachable(error.why().into())));
+        });
+        result
+    }
+}
+
+impl Fleet for EtcdFleet {
+    fn serves(&self, revision: Revision) {
+        self.served.send_replace(Some(revision));
+    }
+
+    fn digests(&self) -> &ZoneDigests {
+        &self.digests
+    }
+
+    fn members(&self) -> Answer<Vec<Member>, Refused> {
+        let (promise, members) = answer();
+        let (shared, keys) = (Arc::clone(&self.shared), self.shared.link.keys.members());
+        self.shared.link.runtime.spawn(async move {
+            let read = read_members(&shared, keys).await;
+            promise.answer(read.map_err(|error| Refused::Unreachable(error.why().into())));
+        });
+        members
+    }
+
+    fn wait(&self, revision: Revision) -> Answer<(), Refused> {
+        let (promise, served) = answer();
+        let waiter = Waiter { revision, until: Instant::now() + FLEET_WAIT_MAX, promise };
+        let sent = match &*self.waits() {
+            Some(waits) => waits.try_send(waiter),
+            // The promise answers that the server is stopping.
+            None => return served,
+        };
+        match sent {
+            Err(TrySendError::Full(waiter)) => waiter.promise.answer(Err(Refused::Busy)),
+            Ok(()) | Err(TrySendError::Closed(_)) => (),
+        }
+        served
+    }
+
+    fn cluster(&self, name: &str) -> Answer<ClusterPart, Refused> {
+        let name = name.to_owned();
+        self.request(async move |link| read_cluster(&link, &name).await)
+    }
+
+    fn retire(&self, cluster: &str) -> Answer<Result<ClusterPart, String>, Refused> {
+        let cluster = cluster.to_owned();
+        let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        self.request(async move |link| retire(&link, &cluster, seconds).await)
+    }
+
+    fn status(&self) -> FleetStatus {
+        let unsaved = self.shared.unsaved();
+        let state = self.state();
+        let (fault, difference) = (state.fault.clone(), state.difference.clone());
+        let (name, unreadable) = (self.member.name.clone(), self.shared.unreadable());
+        FleetStatus { name, fault, unsaved, difference, unreadable }
+    }
+}

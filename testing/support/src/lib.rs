@@ -10,6 +10,7 @@ pub mod folder;
 pub mod operator;
 pub mod ports;
 pub mod registry;
+pub mod relay;
 pub mod skip;
 pub mod spaces;
 pub mod thread;

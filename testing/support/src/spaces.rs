@@ -70,7 +70,7 @@ impl Spaces {
 }
 
 /// Starts what ends these namespaces.
-fn guard(spaces: &[&str]) -> Child {
+pub(crate) fn guard(spaces: &[&str]) -> Child {
     let mut guard = Command::new("sh");
     // In a group of its own, which what interrupts the test does not interrupt.
     guard.args(["-c", GUARD, "guard"]).args(spaces).process_group(0);
@@ -170,7 +170,7 @@ impl Drop for Lan {
     }
 }
 
-fn run(line: &str) {
+pub(crate) fn run(line: &str) {
     let told = told_by(line);
     assert!(told.is_ok(), "{line}: {told:?}");
 }

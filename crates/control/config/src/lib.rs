@@ -50,7 +50,7 @@ pub use upstream::{ServerAddress, Upstream};
 pub use xdp::{Queues, Xdp};
 pub use zone::{Zone, ZoneCheck, ZoneView};
 
-use crate::limits::{CONFIG_LEN_MAX, NETWORKS_MAX};
+use crate::limits::CONFIG_LEN_MAX;
 pub use diagnostic::Diagnostic;
 use health::KnownChecks;
 use image::RewriteRule;
@@ -229,12 +229,8 @@ impl Config {
             Kubernetes::read(root.section("kubernetes", "[kubernetes]"), file, &checks);
         let rewrites = names::read_rewrites(&mut root);
         let ecs = Ecs::read(root.section("ecs", "[ecs]"));
-        let (mut networks, mut earlier) = (Vec::new(), network::Earlier::default());
-        earlier.has_cluster = kubernetes.is_wanted();
-        root.sections("network", "[[network]]", NETWORKS_MAX, |section| {
-            networks.extend(Network::read(section, file, &mut earlier));
-        });
-        let views = (&earlier.views[..], &store.views[..]);
+        let (networks, used) = Network::read_all(&mut root, file, kubernetes.is_wanted());
+        let views = (&used[..], &store.views[..]);
         let has_data_dir = server.data_dir.is_some();
         let ZoneSections { zones, zone_checks, secondaries } =
             zone::read_all(&mut root, (file, has_data_dir), views, &checks);

@@ -4,7 +4,7 @@ mod pods;
 use crate::diagnostic::Diagnostic;
 use crate::limits::{
     DENY_ADDRESSES_MAX, DENY_FILE_LEN_MAX, DENY_FILE_NAMES_MAX, DENY_NAMES_MAX,
-    NETWORK_NAME_LEN_MAX, NETWORK_PREFIXES_MAX, PREFIXES_MAX,
+    NETWORK_NAME_LEN_MAX, NETWORK_PREFIXES_MAX, NETWORKS_MAX, PREFIXES_MAX,
 };
 use crate::section::{Section, Value};
 use crate::units;
@@ -76,26 +76,36 @@ pub enum DenyAnswer {
 
 /// What earlier networks have, with offsets, and the files that they read.
 #[derive(Default)]
-pub(super) struct Earlier {
+struct Earlier {
     names: HashMap<String, usize>,
     prefixes: HashMap<Prefix, usize>,
     files: HashMap<PathBuf, Option<Arc<NetworkNames>>>,
     /// Whether a cluster is watched.
-    pub(super) has_cluster: bool,
+    has_cluster: bool,
     /// The views that are used.
-    pub(super) views: Vec<(String, usize)>,
+    views: Vec<(String, usize)>,
 }
 
 /// Names of networks that mean something else in metrics.
 const RESERVED: [&str; 2] = ["default", "other"];
 
 impl Network {
-    /// Reads one network.
-    pub(super) fn read(
-        mut section: Section<'_, '_>,
+    /// Reads all networks. Returns also the views that they use, with offsets.
+    pub(super) fn read_all(
+        root: &mut Section<'_, '_>,
         config: &Path,
-        earlier: &mut Earlier,
-    ) -> Option<Self> {
+        has_cluster: bool,
+    ) -> (Vec<Self>, Vec<(String, usize)>) {
+        let mut networks = Vec::new();
+        let mut earlier = Earlier { has_cluster, ..Earlier::default() };
+        root.sections("network", "[[network]]", NETWORKS_MAX, |section| {
+            networks.extend(Self::read(section, config, &mut earlier));
+        });
+        (networks, earlier.views)
+    }
+
+    /// Reads one network.
+    fn read(mut section: Section<'_, '_>, config: &Path, earlier: &mut Earlier) -> Option<Self> {
         let name = section.require("name", name);
         if let Some(name) = &name
             && let Some(first) = earlier.names.insert(name.get_ref().clone(), name.span().start)

@@ -62,7 +62,7 @@ fn run(mut command: Command, arguments: &str) {
 }
 
 /// Gives the interface that the server has made its addresses, and has `s0` be its device's alone.
-fn set_up_interface(wire: &Wire) {
+pub fn set_up_interface(wire: &Wire) {
     for line in [
         "addr flush dev s0",
         "link set s0 arp off",

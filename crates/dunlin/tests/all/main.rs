@@ -29,6 +29,7 @@ mod data_dir;
 mod demo;
 mod dpdk;
 mod dpdk_devices;
+mod dpdk_router;
 mod fabric;
 mod fleet;
 mod fleet_faults;

@@ -62,6 +62,11 @@ impl Wire {
         Self(spaces)
     }
 
+    /// The name of the server's namespace.
+    pub fn server_name(&self) -> &str {
+        &self.0.server
+    }
+
     /// The name of the client's namespace.
     pub fn client_name(&self) -> &str {
         &self.0.client

@@ -45,10 +45,22 @@ pub struct Watch {
     /// Move packets of flows between containers that opt in straight from one to the other: past
     /// the bridge, netfilter and the second pass through the stack.
     ///
-    /// A container opts in by the variable DUNLIN_FABRIC=switch of one of its processes. Pods are
-    /// never switched. docs/fabric.md says what is left out.
+    /// A container opts in by the variable DUNLIN_FABRIC=switch of one of its processes. Pods need
+    /// --pods. docs/fabric.md says what is left out.
     #[arg(long, requires = "follow")]
     pub switch: bool,
+    /// Switch Pods of this node, too: those with the label dunlin.io/switch=true that no
+    /// NetworkPolicy selects. None while that is not sure.
+    ///
+    /// It lists and watches Pods and NetworkPolicies.
+    #[arg(long, requires = "switch")]
+    pub pods: bool,
+    /// The kubeconfig for --pods; without it KUBECONFIG, or the service account of this Pod.
+    #[arg(long, value_name = "FILE", requires = "pods")]
+    pub kubeconfig: Option<PathBuf>,
+    /// The name of this node; without it NODE_NAME, or the name of the host.
+    #[arg(long, value_name = "NAME", requires = "pods")]
+    pub node: Option<String>,
     /// Where the programs run among those of others on an interface.
     #[arg(long, value_enum, default_value_t = ProgramOrder::First)]
     pub order: ProgramOrder,
@@ -61,6 +73,15 @@ pub struct Watch {
     /// How reports are written; JSON is one object per line, with all pairs.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub output: Output,
+}
+
+impl Watch {
+    /// The name of this node; empty: it has none.
+    pub fn node(&self) -> String {
+        let named = self.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
+        let of_host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        named.unwrap_or_else(|| of_host().trim().to_owned())
+    }
 }
 
 /// Where programs run among those of others.

@@ -3,6 +3,7 @@
 //! A container here is a network namespace with a virtual wire (veth) into the namespace of the
 //! calling thread: that of a Pod, of a container with a network of its own, or a bare one.
 use crate::limits::{FILE_LEN_MAX, NAME_LEN_MAX, NAMESPACES_MAX};
+use crate::pods::pod_uid;
 use cpu::CpuList;
 use netlink::{Link, LinkAddress, Netlink, Peer};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -50,6 +51,12 @@ pub struct Container {
     pub opts_in: bool,
     /// It is a Pod of Kubernetes.
     pub is_pod: bool,
+    /// The uid of that Pod.
+    #[serde(skip)]
+    pub pod: Option<String>,
+    /// It is a Pod with the label that says so, and no network policy selects it: the switch may
+    /// move its packets.
+    pub is_permitted: bool,
 }
 
 /// This machine's ends of virtual wires, by the namespace and the number of the other end.
@@ -148,6 +155,8 @@ fn read_namespace(id: u32, file: &File, namespace: &Namespace, wires: &Wires) ->
             cpus: identity.cpus.clone(),
             opts_in: identity.opts_in,
             is_pod: identity.is_pod,
+            pod: identity.pod.clone(),
+            is_permitted: false,
         });
     }
     found
@@ -169,13 +178,16 @@ struct Identity {
     cpus: CpuList,
     opts_in: bool,
     is_pod: bool,
+    pod: Option<String>,
 }
 
 impl Identity {
     fn of(namespace: &Namespace) -> Self {
         let read = |process: &Path, file: &str| text(&process.join(file));
         let groups = namespace.processes.iter().filter_map(|process| read(process, "cgroup"));
-        let is_pod = groups.into_iter().any(|groups| groups.contains(POD_GROUP));
+        let mut of_pods = groups.filter(|groups| groups.contains(POD_GROUP)).peekable();
+        let is_pod = of_pods.peek().is_some();
+        let pod = of_pods.find_map(|groups| pod_uid(&groups));
         let environments = namespace.processes.iter().filter_map(|one| read(one, "environ"));
         let opts_in = environments.into_iter().any(|all| all.split('\0').any(|one| one == OPT_IN));
         let ids = namespace.processes.iter().filter_map(|process| {
@@ -200,7 +212,7 @@ impl Identity {
         let short = Some(id.clone()).filter(|id| !id.is_empty());
         let name = of_host.or(short).or_else(|| namespace.name.clone()).or_else(program);
         let name = name.map(|name| command_line::plain(&name).chars().take(NAME_LEN_MAX).collect());
-        Self { name, id, cpus, opts_in, is_pod }
+        Self { name, id, cpus, opts_in, is_pod, pod }
     }
 }
 

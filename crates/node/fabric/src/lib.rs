@@ -8,6 +8,7 @@ pub mod cli;
 mod containers;
 pub mod limits;
 mod metrics;
+mod pods;
 mod program;
 mod report;
 mod switch;
@@ -54,6 +55,8 @@ mod tests {
             cpus: cpu::CpuList::from_kernel(cpus).unwrap(),
             opts_in: false,
             is_pod: false,
+            pod: None,
+            is_permitted: false,
         }
     }
 }

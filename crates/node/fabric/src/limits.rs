@@ -13,3 +13,7 @@ pub const METRIC_PAIRS_MAX: usize = 1_000;
 pub const TABLE_PAIRS_MAX: usize = 20;
 /// The longest time between two looks at who is there, while containers are followed.
 pub const FOLLOW_INTERVAL_MAX: Duration = Duration::from_millis(500);
+/// Pods of this node, or network policies; with more, no Pod is switched.
+pub const OBJECTS_MAX: usize = 100_000;
+/// Objects of a page of a list.
+pub const OBJECTS_PAGE: usize = 500;

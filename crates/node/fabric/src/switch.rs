@@ -113,12 +113,13 @@ impl Switch {
     }
 }
 
-/// The addresses of containers that have opted in. Those of Pods are none: what their network
-/// policies allow is not known here.
+/// The addresses of containers that have opted in, and of Pods that may be switched.
 fn members(containers: &[Container]) -> BTreeMap<Address, Member> {
     let owners = interfaces(containers);
     let mut found = BTreeMap::new();
-    for one in containers.iter().filter(|one| one.opts_in && !one.is_pod) {
+    // What a process in a Pod says does not count: a network policy may hold for it.
+    let opts_in = |one: &&Container| if one.is_pod { one.is_permitted } else { one.opts_in };
+    for one in containers.iter().filter(opts_in) {
         for address in one.addresses.iter().map(|ip| key_of(*ip)) {
             if owners.get(&address) == Some(&one.interface) {
                 let (interface, mtu) = (one.interface, one.mtu);
@@ -164,7 +165,7 @@ mod tests {
     use std::net::IpAddr;
 
     #[test]
-    fn members_are_those_that_opt_in_and_are_no_pods() {
+    fn members_are_those_that_opt_in_and_pods_that_are_permitted() {
         let of = |interface: u32, ip: &str, opts_in, is_pod| Container {
             addresses: vec![ip.parse::<IpAddr>().unwrap()],
             opts_in,
@@ -175,12 +176,14 @@ mod tests {
             of(2, "10.0.0.2", true, false),
             of(3, "10.0.0.3", false, false),
             of(4, "10.0.0.4", true, true),
+            Container { is_permitted: true, ..of(7, "10.0.0.7", false, true) },
+            Container { is_permitted: true, ..of(8, "10.0.0.8", false, false) },
             of(5, "10.0.0.5", true, false),
             // An address of two is of neither.
             of(6, "10.0.0.5", false, false),
         ];
         let found: Vec<u32> = members(&containers).values().map(|one| one.interface).collect();
-        assert_eq!(found, [2]);
+        assert_eq!(found, [2, 7]);
     }
 
     #[test]

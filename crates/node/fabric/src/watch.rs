@@ -1,6 +1,7 @@
 //! `dunlin fabric watch` and `top`.
 use crate::cli::{Output, ProgramOrder, Watch};
 use crate::limits::FOLLOW_INTERVAL_MAX;
+use crate::pods::{Access, PodRules};
 use crate::program::Watcher;
 use crate::report::{Report, shares};
 use crate::traffic::{Counters, pairs};
@@ -38,6 +39,11 @@ pub fn run(command: &Watch, is_top: bool) -> Result<ExitCode, Box<dyn Error>> {
     let mut session = Session::new(command)?;
     let keep = if command.follow { follow_capabilities() } else { CapabilitySet::empty() };
     process::keep_only(keep, false)?;
+    // Its thread has no more capabilities than this one has now.
+    if command.pods {
+        let access = Access { kubeconfig: command.kubeconfig.clone(), node: command.node() };
+        session.rules = Some(PodRules::start(access)?);
+    }
     let is_screen = is_top && io::stdout().is_terminal() && command.output == Output::Text;
     let mut left = command.count;
     let mut before = session.read()?;
@@ -85,6 +91,8 @@ struct Session<'c> {
     watcher: Watcher,
     containers: Vec<Container>,
     machine: Reader,
+    /// Which Pods may be switched; none without them.
+    rules: Option<PodRules>,
 }
 
 impl<'c> Session<'c> {
@@ -105,7 +113,7 @@ impl<'c> Session<'c> {
         });
         let watcher = watcher.map_err(|error| error.to_string())?;
         let machine = Reader::default();
-        let mut session = Self { command, watcher, containers: Vec::new(), machine };
+        let mut session = Self { command, watcher, containers: Vec::new(), machine, rules: None };
         session.follow()?;
         if session.containers.is_empty() && !command.follow {
             return Err(
@@ -118,8 +126,11 @@ impl<'c> Session<'c> {
     }
 
     fn follow(&mut self) -> Result<(), Box<dyn Error>> {
-        let found =
+        let mut found =
             containers::find().map_err(|error| format!("cannot list interfaces: {error}"))?;
+        if let Some(rules) = &self.rules {
+            rules.mark(&mut found);
+        }
         if found == self.containers {
             return Ok(());
         }

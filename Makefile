@@ -455,7 +455,7 @@ campaign-cpus-figures:
 	@out=$$(realpath "$${CARGO_TARGET_DIR:-target}/kernels/out"); cp $$out/cpus.json docs/reports/; cp $$out/cpus*.md $$out/cpus*.svg docs/benchmarks/
 
 campaign-cpus-fabric:
-	@cargo test --quiet --package fabric --test all -- --nocapture --ignored figures::
+	@cargo test --quiet --package fabric --test all -- --nocapture --ignored --test-threads 1
 
 test-containers: ## CONTAINERS=20 containers in GUESTS=1 virtual machines come and go while the manager of CPUs is killed, from SEED=1
 	@scripts/require campaign-kernels

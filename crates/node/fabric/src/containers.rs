@@ -3,7 +3,6 @@
 //! A container here is a network namespace with a virtual wire (veth) into the namespace of the
 //! calling thread: that of a Pod, of a container with a network of its own, or a bare one.
 use crate::limits::{FILE_LEN_MAX, NAME_LEN_MAX, NAMESPACES_MAX};
-use crate::pods::pod_uid;
 use cpu::CpuList;
 use netlink::{Link, LinkAddress, Netlink, Peer};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -224,6 +223,20 @@ fn container_id(groups: &str) -> Option<String> {
     id.get(..12).map(str::to_owned)
 }
 
+/// The uid of a Pod in the path of a control group: the kubelet names groups by it, systemd with
+/// underscores.
+fn pod_uid(groups: &str) -> Option<String> {
+    let mut parts = groups
+        .split(['/', '\n'])
+        .flat_map(|part| part.split("pod"))
+        .map(|part| part.trim_end_matches(".slice").replace('_', "-"));
+    let is_uid = |part: &String| {
+        let lens: Vec<usize> = part.split('-').map(str::len).collect();
+        lens == [8, 4, 4, 4, 12] && part.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
+    };
+    parts.find(is_uid)
+}
+
 /// The text of a small file; `None`: it is gone, or not readable.
 fn text(path: &Path) -> Option<String> {
     let mut bytes = Vec::new();
@@ -252,5 +265,23 @@ mod tests {
         let is = |ip: &str| is_for_the_wire(&ip.parse().unwrap());
         assert!(is("169.254.1.1") && is("fe80::1"));
         assert!(!is("10.0.0.1") && !is("2001:db8::1"));
+    }
+
+    #[test]
+    fn uid_is_that_in_the_path_of_the_kubelet_s_group() {
+        let uid = Some("0a1b2c3d-0123-4567-89ab-0123456789ab".to_owned());
+        let of = |path: &str| pod_uid(path);
+        assert_eq!(
+            of("0::/kubepods/burstable/pod0a1b2c3d-0123-4567-89ab-0123456789ab/0123\n"),
+            uid
+        );
+        assert_eq!(
+            of("0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-\
+                pod0a1b2c3d_0123_4567_89ab_0123456789ab.slice/cri-containerd-01.scope\n"),
+            uid
+        );
+        // A static Pod's is the hash of its file, by which the API server does not know it.
+        assert_eq!(of("0::/kubepods/pod0123456789abcdef0123456789abcdef/01\n"), None);
+        assert_eq!(of("0::/system.slice/ssh.service\n"), None);
     }
 }

@@ -97,7 +97,7 @@ pub(crate) enum Kind {
 #[derive(Debug, Default)]
 struct Table {
     objects: HashMap<Kind, BTreeMap<(String, String), Object>>,
-    /// Kinds of which all is known, and each change is told.
+    /// Kinds of which all is known, and each change is received.
     current: Vec<Kind>,
 }
 
@@ -160,20 +160,6 @@ impl PodRules {
         let key = (object.metadata.namespace.clone(), object.metadata.name.clone());
         self.change(|table| drop(table.objects.entry(kind).or_default().remove(&key)));
     }
-}
-
-/// The uid of a Pod in the path of a control group: the kubelet names groups by it, systemd with
-/// underscores.
-pub(crate) fn pod_uid(groups: &str) -> Option<String> {
-    let mut parts = groups
-        .split(['/', '\n'])
-        .flat_map(|part| part.split("pod"))
-        .map(|part| part.trim_end_matches(".slice").replace('_', "-"));
-    let is_uid = |part: &String| {
-        let lens: Vec<usize> = part.split('-').map(str::len).collect();
-        lens == [8, 4, 4, 4, 12] && part.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit())
-    };
-    parts.find(is_uid)
 }
 
 #[cfg(test)]

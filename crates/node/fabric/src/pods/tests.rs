@@ -32,7 +32,10 @@ fn on() -> Value {
 
 #[test]
 fn pod_opts_in_by_its_label_unless_a_policy_of_its_namespace_selects_it() {
-    let expression = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": "app", "operator": operator, "values": values}]});
+    let expression = |operator: &str, values: &[&str]| {
+        let one = json!({"key": "app", "operator": operator, "values": values});
+        json!({"matchExpressions": [one]})
+    };
     for (labels, policy, expected) in [
         (on(), None, true),
         (json!({"dunlin.io/switch": "false"}), None, false),
@@ -71,21 +74,6 @@ fn nothing_is_permitted_until_both_kinds_are_listed_and_while_one_is_unsure() {
     assert_eq!(rules.permitted().len(), 1);
     rules.forget(Kind::Policies);
     assert!(rules.permitted().is_empty());
-}
-
-#[test]
-fn uid_is_that_in_the_path_of_the_kubelet_s_group() {
-    let uid = Some("0a1b2c3d-0123-4567-89ab-0123456789ab".to_owned());
-    let of = |path: &str| pod_uid(path);
-    assert_eq!(of("0::/kubepods/burstable/pod0a1b2c3d-0123-4567-89ab-0123456789ab/0123\n"), uid);
-    assert_eq!(
-        of("0::/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-\
-            pod0a1b2c3d_0123_4567_89ab_0123456789ab.slice/cri-containerd-01.scope\n"),
-        uid
-    );
-    // A static Pod's is the hash of its file, by which the API server does not know it.
-    assert_eq!(of("0::/kubepods/pod0123456789abcdef0123456789abcdef/01\n"), None);
-    assert_eq!(of("0::/system.slice/ssh.service\n"), None);
 }
 
 fn list(items: &[Value]) -> Reply {

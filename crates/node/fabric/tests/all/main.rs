@@ -1,4 +1,5 @@
 //! `dunlin fabric` between network namespaces. Needs root, iproute2 and Linux 6.6.
+mod churn;
 mod figures;
 mod order;
 mod program;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use test_support::spaces::{Lan, within};
 
 /// The address of a service whose member is the second host.
-const SERVICE: SocketAddr =
+pub(crate) const SERVICE: SocketAddr =
     SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), 7_002);
 const MEMBER_PORT: u16 = 7_003;
 

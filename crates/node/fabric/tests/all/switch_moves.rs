@@ -33,7 +33,7 @@ fn say_number(lan: &Lan, host: usize) {
     });
 }
 
-fn ip(lan: &Lan, host: usize, arguments: &str) {
+pub(crate) fn ip(lan: &Lan, host: usize, arguments: &str) {
     within(&lan.hosts[host].space, || {
         let done = Command::new("ip").args(arguments.split_whitespace()).output().unwrap();
         assert!(done.status.success(), "ip {arguments}: {done:?}");

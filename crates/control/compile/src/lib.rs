@@ -6,6 +6,7 @@
 
 mod chosen;
 mod delegation;
+mod difference;
 mod dname;
 mod index;
 mod laid_view;
@@ -25,6 +26,7 @@ mod walk;
 mod zone;
 
 pub use chosen::{AnswerRules, Chooser, ChosenRecords, ChosenSets, LeafIndex};
+pub use difference::RecordChange;
 pub use dname::HiddenName;
 pub use index::Image;
 pub use lint::Finding;

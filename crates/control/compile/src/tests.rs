@@ -1,6 +1,6 @@
 //! Compares changes and loads of zones with a naive list of record sets.
 use crate::names::is_below;
-use crate::{Image, Loader, OrderedLoader, Zone};
+use crate::{Image, Loader, OrderedLoader, RecordChange, RecordWalk, Zone};
 use image::{Declared, HashKey, Tree, ZoneTable};
 use model::BrokenRule;
 use packet::View;
@@ -367,5 +367,55 @@ fn declared_name_is_kept_by_loader_and_changes() {
         assert_eq!(exists(zone), Some(true), "it outlives them");
         zone.declare(relative, Declared::Nothing).unwrap();
         assert_eq!((exists(zone), zone.names().len()), (None, 1), "its parent is gone, too");
+    }
+}
+
+/// All records of a zone but its SOA: owner, type, TTL and data.
+type Records = BTreeMap<(Vec<u8>, u16, u32, Vec<u8>), usize>;
+
+fn records(zone: &Zone) -> Records {
+    let mut all = Records::new();
+    RecordWalk::new(Arc::new(zone.clone())).advance(|record| {
+        if record.rtype != Rtype::SOA {
+            let key = (record.name.to_vec(), record.rtype.0, record.ttl, record.data.to_vec());
+            *all.entry(key).or_default() += 1;
+        }
+        true
+    });
+    all
+}
+
+#[test]
+fn differences_make_the_newer_version_of_the_older_one() {
+    let seed = fastrand::u64(..);
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mut sets = Sets::new();
+    let mut zone = load(&sets, None);
+    for round in 0..60 {
+        let (before, changes) = (zone.clone(), random.usize(0..40));
+        for _ in 0..changes {
+            let owner = format!("n{}.{ORIGIN}", random.u16(0..300));
+            let rtype = *random.choice(&[Rtype::A, Rtype::AAAA]).expect("a type");
+            let ttl = random.u32(60..62);
+            let data: Vec<Vec<u8>> = (0..random.u8(0..4)).map(|n| vec![n; 4]).collect();
+            let data: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
+            let set = (!data.is_empty()).then_some((ttl, &data[..]));
+            zone.change(name(&owner).as_name(), rtype, set).expect("a change");
+            sets.clear();
+        }
+        let mut all = records(&before);
+        let mut changed = 0;
+        assert!(before.compare(&zone, |change, record| {
+            let key = (record.name.to_vec(), record.rtype.0, record.ttl, record.data.to_vec());
+            changed += 1;
+            match change {
+                RecordChange::Removed => assert!(all.remove(&key).is_some(), "seed {seed}"),
+                RecordChange::Added => assert_eq!(all.insert(key, 1), None, "seed {seed}"),
+            }
+            true
+        }));
+        assert_eq!(all, records(&zone), "seed {seed}, round {round}");
+        assert!(zone.compare(&zone.clone(), |_, _| unreachable!("both are the same")));
+        assert_eq!(before.compare(&zone, |_, _| false), changed == 0, "it ends early");
     }
 }

@@ -51,7 +51,7 @@ pub fn check_question(world: &Image, way: &Way, message: &[u8]) -> Option<Vec<u8
         Verdict::Drop(DropReason::Short) => assert!(message.len() < HEADER_LEN),
         Verdict::Drop(DropReason::Response) => assert_ne!(message[2] & 0x80, 0),
         Verdict::Drop(other) => panic!("dropped: {}", other.name()),
-        Verdict::Deferred | Verdict::Control => panic!("there is no upstream"),
+        Verdict::Deferred | Verdict::Control | Verdict::Stream => panic!("there is no upstream"),
         Verdict::Reply => {
             sound(way, message, &reply);
             return Some(reply);

@@ -95,7 +95,7 @@ impl Port for Loopback {
         for packet in packets {
             match packet.verdict {
                 Verdict::Drop(reason) => burst.drop(reason),
-                Verdict::Deferred | Verdict::Control => {}
+                Verdict::Deferred | Verdict::Control | Verdict::Stream => {}
                 Verdict::Reply => {
                     burst.replied += 1;
                     self.sent.push_back(datagram(&packet));

@@ -7,7 +7,7 @@ use crate::reply::ReplyWriter;
 use crate::reply_room::{ReplyRoom, reply_len_max};
 use crate::{Disposition, Now, Policy, Scratch, SmallRng, cookies, finish};
 use image::Location;
-use packet::{DropReason, Packet, Verdict};
+use packet::{DropReason, Packet, Transport, Verdict};
 use wire::{Class, Flags, HEADER_LEN, Query, QueryFault, Rcode, Rtype};
 
 impl<'w> Classifier<'_, 'w> {
@@ -51,6 +51,29 @@ impl AnswerCounts {
 #[inline(never)]
 pub(crate) fn has_handler(policy: &Policy<'_>, query: &Query) -> bool {
     policy.handled_opcodes >> query.flags.opcode() & 1 == 1
+}
+
+/// Whether a query is for a transfer (RFC 5936, RFC 1995) that a handler outside the data plane
+/// serves.
+#[inline(never)]
+pub(crate) fn is_transfer(policy: &Policy<'_>, query: &Query) -> bool {
+    let is_ours = query.flags.is_query() && query.class == Class::IN;
+    let is_type = matches!(query.rtype, Rtype::AXFR | Rtype::IXFR);
+    policy.handled_opcodes & 1 == 1 && is_ours && is_type
+}
+
+/// The verdict of a message that is passed on: with its connection if the response has many
+/// messages.
+#[inline(never)]
+pub(crate) fn pass_on(
+    policy: &Policy<'_>,
+    query: &Query,
+    packet: &Packet<'_>,
+    answer_counts: &mut AnswerCounts,
+) -> Verdict {
+    answer_counts.passed_on += 1;
+    let is_stream = packet.context.transport == Transport::Stream;
+    if is_stream && is_transfer(policy, query) { Verdict::Stream } else { Verdict::Control }
 }
 
 /// What a handler has decided.

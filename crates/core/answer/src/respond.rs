@@ -1,7 +1,7 @@
 //! The second pass: each query is answered in place.
 use crate::classify::Classifier;
 use crate::cname_chain::CnameChain;
-use crate::control::has_handler;
+use crate::control::{has_handler, is_transfer, pass_on};
 use crate::cookies::{self, CookieMemo, ReplyOptions};
 use crate::counters::{AnswerCounts, TYPE_OTHER, type_index};
 use crate::ede::Ede;
@@ -143,9 +143,9 @@ impl<'w> Responder<'_, '_, 'w> {
                 answer_counts.count_notify(disposition);
                 Verdict::Control
             }
-            Disposition::PassedOn => {
-                answer_counts.passed_on += 1;
-                Verdict::Control
+            Disposition::PassedOn => pass_on(self.policy, query, packet, answer_counts),
+            Disposition::Meta if is_transfer(self.policy, query) => {
+                pass_on(self.policy, query, packet, answer_counts)
             }
             _ => {
                 let answered = match disposition {

@@ -130,6 +130,9 @@ pub enum Verdict {
     Deferred,
     /// A handler outside the data plane decides the reply, which is sent later.
     Control,
+    /// The reply has many messages, as a transfer has (RFC 5936): the connection is passed on with
+    /// the message, which is not answered here.
+    Stream,
     /// Nothing is sent, for this reason.
     Drop(DropReason),
 }

@@ -22,7 +22,7 @@ use tap::QueryTap;
 use upstream::{CommandSender, PeerShards, StatusView, UpstreamClient};
 use wire::Rcode;
 use wire::limits::UDP_LEN_MIN;
-use worker::catch_panic;
+use worker::{ConnectionSink, HandedConnection, catch_panic};
 
 /// Counters: responses by rcode, then by type, then those with TC set; then NOTIFY messages by what
 /// became of them, panics, and answers to queries of the server itself, in its loop and through its
@@ -67,6 +67,8 @@ pub struct Answerer<Z> {
     pub(crate) client: Option<UpstreamClient>,
     /// `None`: what a handler has to decide is dropped.
     control: Option<ControlQueue>,
+    /// `None`: no connection is passed on.
+    transfers: Option<ConnectionSink>,
     pub(crate) local: LocalAnswers<Z>,
 }
 
@@ -122,7 +124,7 @@ impl<Z: ZoneTable> Answerer<Z> {
             totals,
             on_panic,
         };
-        Ok(Self { client, control: None, local })
+        Ok(Self { client, control: None, transfers: None, local })
     }
 
     /// The counters of this thread.
@@ -155,6 +157,11 @@ impl<Z: ZoneTable> Answerer<Z> {
         }
         self.control = Some(queue);
         Ok(receiver)
+    }
+
+    /// Has connections that ask for transfers passed on.
+    pub fn pass_connections_to(&mut self, transfers: ConnectionSink) {
+        self.transfers = Some(transfers);
     }
 
     /// Has panics reported, of which the counters have only the number.
@@ -367,7 +374,7 @@ impl<Z: ZoneTable + Send> Answerer<Z> {
     }
 
     fn poll_all(&mut self, now: Duration, send: &mut dyn FnMut(&Packet<'_>, Duration)) {
-        let Self { client, control, local } = self;
+        let Self { client, control, local, .. } = self;
         if let Some(control) = control {
             let is_queried = control.take_answers(|packet, answer, since| {
                 local.answer_control(packet, answer, now);
@@ -420,6 +427,12 @@ impl<Z: ZoneTable + Send> worker::App for Answerer<Z> {
             self.local.report(None, &panic);
         }
         self.restart_suspect();
+    }
+
+    fn take_connection(&mut self, connection: HandedConnection) {
+        if let Some(transfers) = &self.transfers {
+            transfers(connection);
+        }
     }
 
     fn has_deferred(&self) -> bool {

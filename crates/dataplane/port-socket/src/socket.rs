@@ -92,7 +92,7 @@ impl Port for SocketPort {
                     self.ring.queue(slot.into(), packet.len);
                     queued += 1;
                 }
-                Verdict::Deferred | Verdict::Control => {}
+                Verdict::Deferred | Verdict::Control | Verdict::Stream => {}
                 Verdict::Drop(reason) => burst.drop(reason),
             }
         }

@@ -117,7 +117,7 @@ fn show(
                 }
             }
             Verdict::Drop(reason) => burst.drop(reason),
-            Verdict::Deferred | Verdict::Control => {}
+            Verdict::Deferred | Verdict::Control | Verdict::Stream => {}
         }
     }
 }

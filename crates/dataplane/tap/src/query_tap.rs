@@ -154,7 +154,7 @@ impl QueryTap {
                 Verdict::Reply => (QueryOutcome::Reply(packet.message()), packet.message()),
                 Verdict::Drop(reason) => (QueryOutcome::Dropped(reason), &[][..]),
                 // It may be picked when it is answered.
-                Verdict::Deferred | Verdict::Control => continue,
+                Verdict::Deferred | Verdict::Control | Verdict::Stream => continue,
             };
             let (one_in, transport) = (self.one_in, packet.context.transport);
             let (client, peer) = (packet.context.client, packet.peer);

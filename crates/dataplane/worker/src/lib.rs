@@ -14,8 +14,8 @@ mod workers;
 pub use counters::{COUNTERS, LatencyHistogram, WorkerTotals};
 pub use panics::catch_panic;
 pub use stream::{
-    ClientIdentity, Connections, Ending, HandedConnection, IsProxy, Shares, StreamLimits, Streams,
-    listen,
+    ClientIdentity, ConnectionSink, Connections, Ending, HandedConnection, IsProxy, Shares,
+    StreamLimits, Streams, listen,
 };
 pub use thread::{FailureCause, OnFailure, StopHook, ThreadFailure};
 pub use worker::Worker;
@@ -46,6 +46,10 @@ pub trait App: Send {
     /// [`Verdict::Control`](packet::Verdict::Control)): each is a packet with its peer, its
     /// origin and a verdict, and the time since it was received.
     fn poll_deferred(&mut self, _now: Duration, _send: &mut dyn FnMut(&Packet<'_>, Duration)) {}
+
+    /// Takes a connection with a message whose response has many
+    /// ([`Verdict::Stream`](packet::Verdict::Stream)), the first one in its inbox.
+    fn take_connection(&mut self, _connection: HandedConnection) {}
 
     /// Whether replies are deferred.
     fn has_deferred(&self) -> bool {

@@ -153,3 +153,25 @@ fn handler_answer_is_complete_or_truncated() {
         assert_eq!(&told[..4], [0x12, 0x34, 0xa8, 2], "SERVFAIL");
     }
 }
+
+#[test]
+fn query_for_a_transfer_is_passed_on_only_if_a_handler_serves_transfers() {
+    let policy = Policy { handled_opcodes: 1, ..Policy::default() };
+    let query = |rtype: u16, class: u16| {
+        let mut message = notify("example.org.", rtype, class, OPT);
+        message[2] = 0;
+        message
+    };
+    for rtype in [251, 252] {
+        let message = query(rtype, 1);
+        let (verdict, bytes, counts) = send(&policy, &message, "192.0.2.1");
+        assert_eq!((verdict, counts.passed_on, &bytes), (Verdict::Control, 1, &message));
+        let (verdict, bytes, _) = send(&Policy::default(), &message, "192.0.2.1");
+        assert_eq!((verdict, bytes[3] & 0xf), (Verdict::Reply, Rcode::Refused as u8));
+        // Class CH has no zones.
+        let (verdict, ..) = send(&policy, &query(rtype, 3), "192.0.2.1");
+        assert_eq!(verdict, Verdict::Reply);
+    }
+    let (verdict, ..) = send(&policy, &query(6, 1), "192.0.2.1");
+    assert_eq!(verdict, Verdict::Reply);
+}

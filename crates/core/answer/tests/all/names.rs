@@ -121,7 +121,7 @@ impl Scene {
         let (sent, _) = burst.send(others, &asked);
         let told = sent.into_iter().zip(asked).map(|((verdict, bytes), asked)| match verdict {
             Verdict::Reply => show(&bytes),
-            Verdict::Deferred | Verdict::Control => {
+            Verdict::Deferred | Verdict::Control | Verdict::Stream => {
                 assert_eq!(bytes, asked, "as it came");
                 assert_eq!(others.packets.remove(0), asked, "for it is answered anew");
                 let (name, group) = others.asked.remove(0);

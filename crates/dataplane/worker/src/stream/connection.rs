@@ -45,6 +45,8 @@ pub struct Connection {
     deferred: usize,
     /// Whether the client has shut its side, and waits for deferred replies (RFC 7766 §6.2.4).
     is_shut: bool,
+    /// Whether the next message is for the control plane, with the connection.
+    is_passed_on: bool,
     /// When the last query was answered, or the incomplete one began.
     since: Duration,
 }
@@ -68,15 +70,26 @@ impl Connection {
         stream.set_nonblocking(true)?;
         // Replies are written whole, so there is nothing to wait for.
         stream.set_nodelay(true)?;
-        let (unsent, deferred, is_shut) = (None, 0, false);
-        Ok(Self { stream, peer, client, header_due, inbox, unsent, deferred, is_shut, since: now })
+        Ok(Self {
+            stream,
+            peer,
+            client,
+            header_due,
+            inbox,
+            unsent: None,
+            deferred: 0,
+            is_shut: false,
+            is_passed_on: false,
+            since: now,
+        })
     }
 
     /// Its state.
     pub fn state(&self) -> ConnectionState {
         if self.unsent.is_some() {
             ConnectionState::Replying
-        } else if self.deferred == DEFERRED_PER_CONNECTION_MAX || self.is_shut {
+        } else if self.deferred == DEFERRED_PER_CONNECTION_MAX || self.is_shut || self.is_passed_on
+        {
             ConnectionState::DeferredOnly
         } else if self.has_message() {
             ConnectionState::Replying
@@ -110,6 +123,11 @@ impl Connection {
     /// Whether the kernel has all replies, so that it can be handed over.
     pub fn is_at_boundary(&self) -> bool {
         self.unsent.is_none() && self.deferred == 0
+    }
+
+    /// Whether the control plane is to serve it from now on: all earlier replies are sent.
+    pub fn is_passed_on(&self) -> bool {
+        self.is_passed_on && self.is_at_boundary()
     }
 
     fn has_message(&self) -> bool {
@@ -192,9 +210,10 @@ impl Connection {
             client: self.client,
             deferred: self.deferred,
         };
-        let (used, MessageCounts { burst, deferred }) =
+        let (used, MessageCounts { burst, deferred, is_passed_on }) =
             responder.answer(&bytes[header..], &from, now);
         self.deferred += deferred;
+        self.is_passed_on = is_passed_on;
         if header + used > 0 {
             self.since = now;
         }

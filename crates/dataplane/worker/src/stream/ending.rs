@@ -28,11 +28,13 @@ pub enum Ending {
     Stopped,
     /// A new process serves it.
     HandedOver,
+    /// The client asked for a transfer, so the control plane serves it.
+    Transfer,
 }
 
 impl Ending {
     /// The number of reasons.
-    pub const COUNT: usize = 10;
+    pub const COUNT: usize = 11;
 
     /// All reasons, in the order of the counters.
     pub const ALL: [Ending; Self::COUNT] = [
@@ -46,6 +48,7 @@ impl Ending {
         Ending::ProxyHeader,
         Ending::Stopped,
         Ending::HandedOver,
+        Ending::Transfer,
     ];
 
     /// The name in metrics and logs.
@@ -61,6 +64,7 @@ impl Ending {
             Ending::ProxyHeader => "proxy_header",
             Ending::Stopped => "stopped",
             Ending::HandedOver => "handed_over",
+            Ending::Transfer => "transfer",
         }
     }
 }

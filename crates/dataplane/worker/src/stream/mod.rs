@@ -94,6 +94,9 @@ pub struct HandedConnection {
     pub inbox: Vec<u8>,
 }
 
+/// Takes connections that the control plane serves. It never blocks.
+pub type ConnectionSink = Arc<dyn Fn(HandedConnection) + Send + Sync>;
+
 /// State that all stream threads share.
 struct SharedState {
     limits: StreamLimits,

@@ -52,17 +52,22 @@ impl<A: App> StreamResponder<A> {
             && from.deferred + done.deferred < DEFERRED_PER_CONNECTION_MAX
             && let Some(query) = first_message(&bytes[used..])
         {
-            used += PREFIX + query.len();
-            burst.received += 1;
-            self.message[..query.len()].copy_from_slice(query);
-            let mut packet =
-                Packet::new(&mut self.message, query.len(), from.peer, Transport::Stream);
+            let len = query.len();
+            self.message[..len].copy_from_slice(query);
+            let mut packet = Packet::new(&mut self.message, len, from.peer, Transport::Stream);
             packet.context.client = from.client;
             packet.origin.place = from.id;
             self.app.burst(slice::from_mut(&mut packet), now);
+            if packet.verdict == Verdict::Stream {
+                // It stays in the inbox, with which the connection is passed on.
+                done.is_passed_on = true;
+                break;
+            }
+            used += PREFIX + len;
+            burst.received += 1;
             match packet.verdict {
                 Verdict::Drop(reason) => burst.drop(reason),
-                Verdict::Deferred | Verdict::Control => done.deferred += 1,
+                Verdict::Deferred | Verdict::Control | Verdict::Stream => done.deferred += 1,
                 Verdict::Reply => {
                     burst.replied += 1;
                     append(&mut self.replies, packet.message());
@@ -99,6 +104,8 @@ pub struct MessageCounts {
     pub burst: Burst,
     /// Deferred replies.
     pub deferred: usize,
+    /// Whether the next message is for the control plane, with the connection.
+    pub is_passed_on: bool,
 }
 
 /// Appends a reply behind its length: one buffer, so that both are sent in one segment.

@@ -282,6 +282,9 @@ impl<A: App> StreamServer<A> {
         if shutdown == Some(LeaveReason::HandOver) && entry.connection.is_at_boundary() {
             return self.hand_over(id);
         }
+        if entry.connection.is_passed_on() {
+            return self.pass_on(id);
+        }
         let watched = match state {
             ConnectionState::Replying => EventFlags::OUT,
             ConnectionState::Idle | ConnectionState::Asking | ConnectionState::Deferred => {
@@ -370,6 +373,16 @@ impl<A: App> StreamServer<A> {
         // readers.
         if epoll::delete(&self.epoll, &connection).is_ok() {
             self.shared.give(connection.hand_over());
+        }
+    }
+
+    /// Gives a connection to the control plane.
+    fn pass_on(&mut self, id: u64) {
+        let Some(connection) = self.close_gently(id, Ending::Transfer) else {
+            return;
+        };
+        if epoll::delete(&self.epoll, &connection).is_ok() {
+            self.buffers.responder.app.take_connection(connection.hand_over());
         }
     }
 

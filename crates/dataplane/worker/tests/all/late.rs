@@ -6,19 +6,22 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::io::{ErrorKind, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use test_support::wait;
 use worker::limits::DEFERRED_PER_CONNECTION_MAX;
-use worker::{App, StreamLimits, Streams, WorkerTotals, listen};
+use worker::{App, Ending, HandedConnection, StreamLimits, Streams, WorkerTotals, listen};
 
-/// Echoes, but defers messages that begin with `later` until `now` arrives; drops `later drop`.
+/// Echoes, but defers messages that begin with `later` until `now` arrives; drops `later drop`, and
+/// passes connections with `stream` on.
 struct Patient {
     waker: OwnedFd,
     deferred: Vec<(SocketAddr, Ingress, Vec<u8>)>,
     /// How many are deferred, for the test.
     count: Arc<AtomicUsize>,
+    /// Connections that were passed on.
+    passed_on: Arc<Mutex<Vec<HandedConnection>>>,
 }
 
 impl App for Patient {
@@ -29,6 +32,8 @@ impl App for Patient {
                 self.deferred.push((packet.peer, packet.origin, packet.message().to_vec()));
                 packet.verdict = Verdict::Deferred;
                 self.count.fetch_add(1, Ordering::SeqCst);
+            } else if packet.message() == b"stream" {
+                packet.verdict = Verdict::Stream;
             } else if packet.message() == b"now" {
                 rustix::io::write(&self.waker, &1u64.to_ne_bytes()).unwrap();
             }
@@ -59,20 +64,38 @@ impl App for Patient {
     fn has_deferred(&self) -> bool {
         !self.deferred.is_empty()
     }
+
+    fn take_connection(&mut self, connection: HandedConnection) {
+        self.passed_on.lock().unwrap().push(connection);
+    }
 }
 
 /// A thread, its address, and how many messages it defers.
 fn start() -> (Streams, SocketAddr, impl Fn() -> usize) {
+    let (streams, address, count, _) = start_passing();
+    (streams, address, count)
+}
+
+type PassedOn = Arc<Mutex<Vec<HandedConnection>>>;
+
+/// The same, and the connections that it passes on.
+fn start_passing() -> (Streams, SocketAddr, impl Fn() -> usize, PassedOn) {
     let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = listener.local_addr().unwrap();
     let waker = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
     let count = Arc::new(AtomicUsize::new(0));
-    let apps = vec![Patient { waker, deferred: Vec::new(), count: count.clone() }];
+    let (count_of_app, passed_on) = (count.clone(), PassedOn::default());
+    let apps = vec![Patient {
+        waker,
+        deferred: Vec::new(),
+        count: count_of_app,
+        passed_on: passed_on.clone(),
+    }];
     let on_failure = Arc::new(|failure| panic!("{failure}"));
     let limits = StreamLimits::default();
     let streams =
         Streams::start(vec![listener], apps, limits, Arc::new(|_| false), on_failure).unwrap();
-    (streams, address, move || count.load(Ordering::SeqCst))
+    (streams, address, move || count.load(Ordering::SeqCst), passed_on)
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -181,4 +204,27 @@ fn client_that_leaves_deferred_replies_is_closed_at_once() {
         let totals = stop(streams);
         assert_eq!(totals.dropped[DropReason::Unsent as usize], DEFERRED_PER_CONNECTION_MAX as u64);
     }
+}
+
+#[test]
+fn connection_is_passed_on_with_its_message_once_all_before_is_answered_and_comes_back() {
+    let (streams, address, deferred, passed_on) = start_passing();
+    let (mut stream, mut other) = (connect(address), connect(address));
+    say(&mut stream, &["first", "later 1", "stream", "behind"]);
+    assert_eq!(read_message(&mut stream), b"first");
+    wait::until_eq("deferred queries", deferred, 1);
+    assert!(passed_on.lock().unwrap().is_empty(), "a reply is due");
+    say(&mut other, &["now"]);
+    assert_eq!(read_message(&mut stream), b"later 1");
+    wait::until_eq("connections passed on", || passed_on.lock().unwrap().len(), 1);
+    let mut connection = passed_on.lock().unwrap().pop().unwrap();
+    assert_eq!(connection.inbox, [framed(b"stream"), framed(b"behind")].concat());
+    assert_eq!(streams.connections().ended(Ending::Transfer), 1);
+    connection.inbox.drain(..framed(b"stream").len());
+    streams.adopt(vec![connection]);
+    assert_eq!(read_message(&mut stream), b"behind");
+    say(&mut stream, &["last"]);
+    assert_eq!(read_message(&mut stream), b"last");
+    // What was passed on was not received here.
+    assert_eq!(stop(streams).received, 5);
 }

@@ -28,6 +28,7 @@ mod site;
 mod sockets;
 mod store;
 mod time;
+mod transfer;
 mod xdp;
 
 pub use anycast::AnycastStatus;
@@ -50,6 +51,7 @@ pub use signatures::SignatureSpan;
 pub use site::SiteStatus;
 pub use store::{DocumentsStatus, StoreStatus, StoreZoneFault};
 pub use time::seconds;
+pub use transfer::TransferStatus;
 pub use xdp::{XdpQueueStatus, XdpStatus};
 
 use serde::{Deserialize, Serialize};
@@ -139,6 +141,8 @@ pub struct Status {
     pub health: Option<HealthStatus>,
     /// The REST API; `None`: not configured.
     pub api: Option<ApiStatus>,
+    /// Transfers of zones to other servers; `None`: there are none.
+    pub transfer: Option<TransferStatus>,
     /// The certificates that the server shows to others.
     pub certificates: Vec<CertificateStatus>,
     /// The resources the process uses.

@@ -23,6 +23,8 @@ impl Config {
             ("acl.notify_from", self.acl.notify_from != new.acl.notify_from),
             ("acl.metrics", self.acl.metrics != new.acl.metrics),
             ("acl.denied", self.acl.denied != new.acl.denied),
+            ("transfer.allow", self.transfer.allow != new.transfer.allow),
+            ("transfer.notify", self.transfer.notify != new.transfer.notify),
             ("ecs", self.ecs != new.ecs),
             ("network", self.networks != new.networks),
             ("store.views", self.store.views != new.store.views),
@@ -71,6 +73,7 @@ impl Config {
             ("anycast", self.anycast != new.anycast),
             ("ops", self.ops != new.ops),
             ("api", are_same && self.api != new.api),
+            ("transfer", are_same && !self.transfer.has_same_settings(&new.transfer)),
             ("admin.socket", self.admin != new.admin),
             ("store.kind", self.store.kind != new.store.kind),
             ("etcd", self.etcd != new.etcd),
@@ -227,6 +230,10 @@ mod tests {
         api.powerdns = true
         api.update = "live"
         api.tls = { cert = "a", key = "b", client_ca = "c" }
+        transfer.enabled = true
+        transfer.allow = ["10.0.0.1"]
+        transfer.max_streams = 5
+        transfer.notify = ["10.0.0.1"]
         admin.socket = "a"
         store.kind = "redb"
         store.views = ["a"]
@@ -285,6 +292,7 @@ mod tests {
             // The API needs a store; without zones no cluster is watched.
             let base = match key.split('.').next() {
                 Some("site" | "zone") => "server.data_dir = \"d\"\n",
+                Some("transfer") if key != "transfer.enabled" => "transfer.enabled = true\n",
                 Some("api") => "store.kind = \"redb\"\n",
                 _ if key == "store.views" => "store.kind = \"redb\"\n",
                 Some("kubernetes") if key != "kubernetes.zones" => {

@@ -21,6 +21,7 @@ mod section;
 mod server;
 mod site;
 mod store;
+mod transfer;
 pub mod trust;
 mod units;
 mod upstream;
@@ -46,6 +47,7 @@ pub use secondary::Secondary;
 pub use server::{Cookies, PortKind, Server, Steering, Workers, holds};
 pub use site::Site;
 pub use store::{Etcd, Store, StoreKind};
+pub use transfer::{NotifyServer, Transfer};
 pub use upstream::{ServerAddress, Upstream};
 pub use xdp::{Queues, Xdp};
 pub use zone::{Zone, ZoneCheck, ZoneView};
@@ -87,6 +89,8 @@ pub struct Config {
     pub ops: Ops,
     /// Section `[api]`.
     pub api: Api,
+    /// Section `[transfer]`.
+    pub transfer: Transfer,
     /// Section `[admin]`.
     pub admin: Admin,
     /// Section `[log]`.
@@ -212,6 +216,7 @@ impl Config {
         let proxy = Proxy::read(root.section("proxy", "[proxy]"));
         let anycast = Anycast::read(root.section("anycast", "[anycast]"));
         let ops = Ops::read(root.section("ops", "[ops]"));
+        let transfer = Transfer::read(root.section("transfer", "[transfer]"));
         let admin = Admin::read(root.section("admin", "[admin]"));
         let log = Log::read(root.section("log", "[log]"));
         let dnstap = Dnstap::read(root.section("dnstap", "[dnstap]"));
@@ -250,6 +255,7 @@ impl Config {
             anycast,
             ops,
             api,
+            transfer,
             admin,
             log,
             dnstap,
@@ -281,6 +287,7 @@ impl Config {
             self.server.listen.clear();
             self.server.port = PortKind::Socket;
             self.forwards.clear();
+            self.transfer.enabled = false;
         }
         if !roles.api {
             self.api.listen = None;

@@ -150,3 +150,10 @@ pub const SITE_ZONES_MAX: usize = 10_000;
 pub const SITE_QUOTA: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 40;
 /// What etcd has by default.
 pub const SITE_QUOTA_DEFAULT: u64 = 2 << 30;
+
+/// Transfers at once, at most.
+pub const TRANSFERS_MAX: usize = 1_024;
+/// Servers that are notified of changes.
+pub const NOTIFY_SERVERS_MAX: usize = 64;
+/// Bytes of the text of one: an address, a port, and the name of a key.
+pub const NOTIFY_SERVER_LEN_MAX: usize = 512;

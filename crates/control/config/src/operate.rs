@@ -379,7 +379,7 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 20] = [
+    pub(super) const PARTS: [&'static str; 21] = [
         "admin",
         "announcer",
         "api",
@@ -399,6 +399,7 @@ impl Level {
         "store",
         "store-etcd",
         "store-redb",
+        "transfer",
         "zone-manager",
     ];
 }

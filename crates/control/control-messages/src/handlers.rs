@@ -3,6 +3,7 @@ use crate::limits::CONTROL_TIME_MAX;
 use crate::notify::{self, NotifyHandler};
 use crate::query::QueryHandler;
 use crate::signed::Verifier;
+use crate::transfer::TransferHandler;
 use crate::update::{self, UpdateHandler};
 use crate::{Decision, MessageHandler, ReceivedMessage, ServerContext};
 use api::Credentials;
@@ -13,9 +14,10 @@ use std::time::Duration;
 use tokio::time::timeout;
 use wire::Rcode;
 
-/// Bit n: messages of opcode n have a handler, besides signed queries.
-pub fn handled_opcodes(update: UpdateWait) -> u16 {
-    1 << notify::OPCODE | u16::from(update != UpdateWait::Off) << update::OPCODE
+/// Bit n: messages of opcode n have a handler; bit 0: queries for transfers, besides signed ones.
+pub fn handled_opcodes(update: UpdateWait, transfers: bool) -> u16 {
+    let update = u16::from(update != UpdateWait::Off) << update::OPCODE;
+    1 << notify::OPCODE | update | u16::from(transfers)
 }
 
 /// The handlers of a server.
@@ -30,7 +32,8 @@ pub struct Handlers {
 impl Handlers {
     /// All of them. `update`: what an UPDATE waits for.
     pub fn of_server(server: &Arc<dyn ServerContext>, update: UpdateWait) -> Self {
-        let list: [Arc<dyn MessageHandler>; 3] = [
+        let list: [Arc<dyn MessageHandler>; 4] = [
+            Arc::new(TransferHandler(Arc::clone(server))),
             Arc::new(QueryHandler(Arc::clone(server))),
             Arc::new(NotifyHandler::new(Arc::clone(server))),
             Arc::new(UpdateHandler { server: Arc::clone(server), wait: update }),

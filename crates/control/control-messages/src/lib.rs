@@ -13,8 +13,11 @@ mod notify;
 mod query;
 mod queue;
 mod signed;
+mod transfer;
 mod update;
 
 pub use handlers::{Handlers, handled_opcodes};
 pub use message::{Deciding, Decision, MessageHandler, ReceivedMessage, ServerContext, Signature};
 pub use queue::ControlMessages;
+pub use signed::{RefusalLog, now_seconds};
+pub use transfer::KeyHolder;

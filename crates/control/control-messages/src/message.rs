@@ -8,6 +8,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use transfer::Transfers;
 use wire::NameBuf;
 
 /// Decides messages of one kind.
@@ -70,6 +71,9 @@ pub trait ServerContext: Send + Sync + 'static {
 
     /// Calls `read` with the settings of the workers as they are now.
     fn with_settings(&self, read: &mut dyn FnMut(&Settings));
+
+    /// Transfers of zones to other servers; `None`: there are none.
+    fn transfers(&self) -> Option<&Arc<Transfers>>;
 
     /// Has the source of a zone read it again.
     fn refresh_zone(&self, zone: NameBuf);

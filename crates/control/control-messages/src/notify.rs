@@ -98,6 +98,7 @@ mod tests {
     use handler::Settings;
     use records::RecordService;
     use tokio::time::{Duration, Instant};
+    use transfer::Transfers;
     use wire::Name;
 
     /// When each zone was read again, in milliseconds.
@@ -120,6 +121,10 @@ mod tests {
         }
 
         fn with_settings(&self, _: &mut dyn FnMut(&Settings)) {}
+
+        fn transfers(&self) -> Option<&Arc<Transfers>> {
+            None
+        }
 
         fn refresh_zone(&self, zone: NameBuf) {
             let mut zones = self.zones.lock().expect("no panic");

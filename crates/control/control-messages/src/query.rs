@@ -74,7 +74,9 @@ fn compose_by(
     let networks = policy.limits.as_ref().and_then(|limits| limits.networks);
     // The data plane has admitted the client.
     let limits = networks.map(|networks| Limits { networks: Some(networks), ..Limits::default() });
-    let policy = Policy { limits, forwards: Forwards::default(), ..*policy };
+    // What is not answered here is refused, also queries for transfers.
+    let handled_opcodes = policy.handled_opcodes & !1;
+    let policy = Policy { limits, forwards: Forwards::default(), handled_opcodes, ..*policy };
     let signature_len = signature.as_ref().map_or(0, |signature| signature.response_len);
     let len_max = response_len_max(bytes, *transport, policy.udp_size_max);
     let room = len_max.saturating_sub(signature_len).max(bytes.len()).max(HEADER_LEN);
@@ -103,7 +105,7 @@ fn compose_by(
 }
 
 /// Bytes of the longest response that the client takes.
-fn response_len_max(message: &[u8], transport: Transport, udp_size_max: u16) -> usize {
+pub(crate) fn response_len_max(message: &[u8], transport: Transport, udp_size_max: u16) -> usize {
     if transport == Transport::Stream {
         return MESSAGE_LEN_MAX;
     }

@@ -67,10 +67,11 @@ impl Verifier {
 /// Logs refused signatures: of each fault one in [`REFUSED_SIGNATURES_INTERVAL`], with the number
 /// of those between, so that a flood does not fill the log.
 #[derive(Default)]
-struct RefusalLog(Mutex<Vec<(&'static str, Instant, u64)>>);
+pub struct RefusalLog(Mutex<Vec<(&'static str, Instant, u64)>>);
 
 impl RefusalLog {
-    fn write(&self, refusal: &Refusal, why: Option<&CredentialError>, client: SocketAddr) {
+    /// Writes why a signature of a client is refused.
+    pub fn write(&self, refusal: &Refusal, why: Option<&CredentialError>, client: SocketAddr) {
         let (fault, now) = (refusal.fault.word(), Instant::now());
         let mut noted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = noted.iter_mut().find(|(known, ..)| *known == fault);
@@ -101,6 +102,6 @@ impl RefusalLog {
 }
 
 /// The seconds since 1970.
-pub(crate) fn now_seconds() -> u64 {
+pub fn now_seconds() -> u64 {
     SystemTime::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }

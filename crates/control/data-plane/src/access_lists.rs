@@ -12,6 +12,7 @@ pub struct AccessLists(Arc<RwLock<ListSnapshot>>);
 struct ListSnapshot {
     metrics: AccessList,
     proxies: AccessList,
+    transfers: AccessList,
 }
 
 impl AccessLists {
@@ -19,12 +20,19 @@ impl AccessLists {
     pub fn set(&self, config: &Config) {
         let metrics = AccessList::new(&config.acl.metrics);
         let proxies = AccessList::of(&config.proxy.from);
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = ListSnapshot { metrics, proxies };
+        let transfers = AccessList::new(&config.transfer.allow);
+        let lists = ListSnapshot { metrics, proxies, transfers };
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = lists;
     }
 
     /// Whether the address may read metrics and health.
     pub fn may_read_metrics(&self, address: IpAddr) -> bool {
         self.0.read().unwrap_or_else(PoisonError::into_inner).metrics.lists(address)
+    }
+
+    /// Whether the address may have zones without a key.
+    pub fn may_transfer(&self, address: IpAddr) -> bool {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).transfers.lists(address)
     }
 
     /// A function that tells whether an address belongs to a proxy.

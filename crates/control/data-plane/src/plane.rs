@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use sync::Publisher;
 use upstream::StatusView;
-use worker::{Connections, HandedConnection, IsProxy, OnFailure};
+use worker::{ConnectionSink, Connections, HandedConnection, IsProxy, OnFailure};
 
 /// Error of a command before the threads answer.
 pub const STARTING: &str = "the server is starting: wait until it serves (`dunlin status`)";
@@ -78,6 +78,8 @@ pub struct ThreadSetup<'s> {
     pub forwards: bool,
     /// Wakes the handler of the messages that the threads pass on.
     pub control_waker: Arc<OwnedFd>,
+    /// Takes connections that ask for transfers; `None`: there are none.
+    pub transfers: Option<ConnectionSink>,
     /// Whether an address belongs to a proxy.
     pub is_proxy: IsProxy,
     /// Called if a thread ends unexpectedly.
@@ -134,7 +136,8 @@ impl DataPlane {
             false => Vec::new().into_iter(),
         };
         let (zones, settings, control_waker) = (setup.zones, setup.settings, setup.control_waker);
-        let deps = WorkerDeps { zones, settings, tap: &self.tap, control_waker, peers };
+        let (tap, transfers) = (&self.tap, setup.transfers);
+        let deps = WorkerDeps { zones, settings, tap, control_waker, transfers, peers };
         let (is_proxy, on_failure) = (setup.is_proxy, setup.on_failure);
         let started =
             Threads::start(setup.streams, deps, &cpus, setup.listening, is_proxy, on_failure)?;
@@ -350,8 +353,13 @@ impl DataPlane {
             header_due,
             inbox,
         };
+        self.serve_again(connections.into_iter().map(handed).collect());
+    }
+
+    /// Continues with connections that were passed on.
+    pub fn serve_again(&self, connections: Vec<HandedConnection>) {
         if let Some(threads) = &*lock(&self.threads) {
-            threads.streams().adopt(connections.into_iter().map(handed).collect());
+            threads.streams().adopt(connections);
         }
     }
 

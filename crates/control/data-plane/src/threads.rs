@@ -23,7 +23,10 @@ use std::sync::Arc;
 use std::vec::IntoIter;
 use sync::{CountersView, Publisher, Reader, ReadersFull};
 use upstream::{CommandSender, PeerShards, StatusView};
-use worker::{HandedConnection, IsProxy, OnFailure, StreamLimits, Streams, WorkerSetup, Workers};
+use worker::{
+    ConnectionSink, HandedConnection, IsProxy, OnFailure, StreamLimits, Streams, WorkerSetup,
+    Workers,
+};
 
 /// The counters of one thread that answers queries.
 pub struct ThreadCounters {
@@ -80,6 +83,8 @@ pub struct WorkerDeps<'k> {
     pub tap: &'k TapThread,
     /// Wakes the handler of the messages that they pass on.
     pub control_waker: Arc<OwnedFd>,
+    /// Takes connections that ask for transfers; `None`: there are none.
+    pub transfers: Option<ConnectionSink>,
     /// The channels to the other threads, workers first. Empty: each thread queries upstreams
     /// itself.
     pub peers: IntoIter<PeerShards>,
@@ -91,6 +96,9 @@ impl WorkerDeps<'_> {
         let (tap, seed) = (self.tap.tap(getrandom::u64()?), getrandom::u64()?);
         let mut app = Answerer::new(image, settings, tap, seed)?;
         app.report_panics(panics.reporter());
+        if let Some(transfers) = &self.transfers {
+            app.pass_connections_to(Arc::clone(transfers));
+        }
         if let Some(peers) = self.peers.next() {
             app.join(peers)?;
         }

@@ -7,6 +7,7 @@ mod kubernetes;
 mod networks;
 mod signatures;
 mod sites;
+mod transfer;
 
 use crate::exposition::{Exposition, Format, Kind};
 use crate::limits::ZONE_SERIES_MAX;
@@ -46,10 +47,9 @@ pub fn write(status: &Status, healthy: bool, asked: RequestCounts, format: Forma
     others(&mut out, status);
     records(&mut out, status);
     samples(&mut out, status);
-    if let Some(of_addresses) = &status.anycast {
-        anycast::write(&mut out, of_addresses);
-    }
+    status.anycast.iter().for_each(|of_addresses| anycast::write(&mut out, of_addresses));
     sites::write(&mut out, status);
+    transfer::write(&mut out, status.transfer.as_ref());
     if let Some(of_targets) = &status.health {
         health::write(&mut out, of_targets);
     }

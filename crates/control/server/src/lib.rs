@@ -24,6 +24,7 @@ mod sources;
 mod stage;
 mod startup_check;
 mod store;
+mod transfers;
 mod zone_changes;
 mod zones;
 

@@ -77,7 +77,8 @@ impl Live {
         setup: ForwardSetup,
         own_query: Option<OwnQuery>,
     ) -> Result<Self, getrandom::Error> {
-        let lasting = LastingState::new(&config, handled_opcodes(config.api.update), own_query)?;
+        let opcodes = handled_opcodes(config.api.update, config.transfer.enabled);
+        let lasting = LastingState::new(&config, opcodes, own_query)?;
         let mut server_files = ServerFiles::new(setup.listen);
         let rules = server_files.resolve(&config.forwards);
         let forwards = ForwardTable::new(&config, &rules, setup.threads, setup.trust);

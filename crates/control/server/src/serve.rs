@@ -28,7 +28,7 @@ use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -153,6 +153,7 @@ impl RunningServer {
             live: Mutex::new(Live::new(config, levels, lists.clone(), setup, own_query)?),
             documents,
             rest: Rest::default(),
+            transfers: OnceLock::new(),
             supervision: Supervision { notify, announcer, lock },
         });
         let (on_failure, failure) = failures();
@@ -194,7 +195,9 @@ impl RunningServer {
         on_failure: OnFailure,
     ) -> Anyhow<bool> {
         let server = &self.server;
-        let (messages, steered) = server.start_threads(streams, ports, is_proxy, on_failure)?;
+        let transfers = server.start_transfers(&self.lists)?;
+        let of_streams = (is_proxy, transfers);
+        let (messages, steered) = server.start_threads(streams, ports, of_streams, on_failure)?;
         tokio::spawn(handle_control_messages(messages, Arc::clone(server)));
         tokio::spawn(follow_keys(Arc::clone(server)));
         Ok(steered)
@@ -352,6 +355,7 @@ impl RunningServer {
         }
         server.rest.stop();
         server.plane.stop();
+        server.stop_transfers();
         server.sources.stop();
         running.stop();
         server.status()
@@ -389,6 +393,7 @@ impl RunningServer {
                 announcer.stop();
             }
             server.rest.stop();
+            server.stop_transfers();
             server.sources.stop();
             running.stop();
         });

@@ -24,9 +24,10 @@ use server_status::command::{Command, CommandOutcome, ReloadOutcome};
 use server_status::{ServerState, ZoneState};
 use std::error::Error;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
-use worker::{IsProxy, OnFailure};
+use transfer::TransferThread;
+use worker::{ConnectionSink, IsProxy, OnFailure};
 
 /// A running server.
 pub struct Server {
@@ -41,6 +42,8 @@ pub struct Server {
     /// The credentials of [api], and where they are.
     pub documents: Documents,
     pub rest: Rest,
+    /// Transfers of zones to other servers; unset: there are none.
+    pub transfers: OnceLock<TransferThread>,
     /// What the process was started with.
     pub supervision: Supervision,
 }
@@ -68,7 +71,7 @@ impl Server {
         &self,
         streams: &Streams,
         (listening, queues): (Vec<Listening>, Vec<QueuePort>),
-        is_proxy: IsProxy,
+        (is_proxy, transfers): (IsProxy, Option<ConnectionSink>),
         on_failure: OnFailure,
     ) -> Result<(ControlMessages, bool), Box<dyn Error>> {
         let mut control_messages = ControlMessages::new()?;
@@ -85,6 +88,7 @@ impl Server {
             settings,
             forwards,
             control_waker,
+            transfers,
             is_proxy,
             on_failure,
         })?;

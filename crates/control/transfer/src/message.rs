@@ -67,7 +67,10 @@ impl MessageWriter {
     ///
     /// # Errors
     /// A record has no room in any message.
-    pub fn next(&mut self, source: &mut dyn RecordSource) -> Result<(Vec<u8>, bool), TooLong> {
+    pub fn next_message(
+        &mut self,
+        source: &mut dyn RecordSource,
+    ) -> Result<(Vec<u8>, bool), Box<TooLong>> {
         let Self { origin, head, opt, room, suffixes, .. } = self;
         let mut buf = vec![0; *room];
         let limit = room.saturating_sub(opt.len());
@@ -87,7 +90,8 @@ impl MessageWriter {
             is_put
         });
         if let (0, Some((name, rtype))) = (count, left_out) {
-            return Err(TooLong { name: name.unwrap_or_else(|_| NameBuf::root()), rtype });
+            let name = name.unwrap_or_else(|_| NameBuf::root());
+            return Err(Box::new(TooLong { name, rtype }));
         }
         let len = composer.len();
         buf.truncate(len);

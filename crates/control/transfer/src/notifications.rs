@@ -39,14 +39,17 @@ pub enum NotifyOutcome {
 /// The names of [`NotifyOutcome`], in their order.
 pub const OUTCOMES: [&str; 5] = ["sent", "acknowledged", "rejected", "given_up", "failed"];
 
+/// A zone, and the server that is notified.
+type Notified = (Box<[u8]>, NotifyTarget);
+
 /// How many notifications had each outcome.
 pub type OutcomeCounts = Mutex<[u64; OUTCOMES.len()]>;
 
 /// The notifications that are not answered yet.
 #[derive(Default)]
 pub struct Notifications {
-    pending: BTreeMap<(Box<[u8]>, NotifyTarget), Pending>,
-    by_id: HashMap<(SocketAddr, u16), (Box<[u8]>, NotifyTarget)>,
+    pending: BTreeMap<Notified, Pending>,
+    by_id: HashMap<(SocketAddr, u16), Notified>,
     /// Servers whose last notification failed: each is logged once.
     failing: HashSet<SocketAddr>,
     /// How many of each outcome.

@@ -1,6 +1,7 @@
 //! The connections of clients: each is here for one transfer, and goes back to where it came from.
 use crate::counters::{CutFor, RefusedFor};
 use crate::limits::{READ_GRACE, READ_RATE_MIN, SESSIONS_MAX, WAITING_MAX};
+use crate::message::TooLong;
 use crate::notifier::Notifier;
 use crate::transfers::{Response, ResponseStream, Transfers};
 use std::io;
@@ -159,8 +160,8 @@ async fn send_all<S: AsyncWrite + Unpin>(
     stream: &mut S,
     messages: &mut ResponseStream,
 ) -> Result<(), (CutFor, String)> {
-    let too_long = |why: crate::TooLong| (CutFor::TooLong, why.to_string());
-    while let Some(message) = messages.next().map_err(too_long)? {
+    let too_long = |why: Box<TooLong>| (CutFor::TooLong, why.to_string());
+    while let Some(message) = messages.next_message().map_err(too_long)? {
         pace.send(stream, &message).await?;
     }
     Ok(())

@@ -175,7 +175,7 @@ fn collect(response: Response) -> (u8, Vec<Read>) {
         Response::One(message) => read(&message),
         Response::Many(mut messages) => {
             let mut all = Vec::new();
-            while let Some(message) = messages.next().expect("no record is too long") {
+            while let Some(message) = messages.next_message().expect("no record is too long") {
                 let (code, records) = read(&message);
                 assert_eq!(code, 0);
                 all.extend(records);
@@ -203,7 +203,7 @@ fn zone_has_its_soa_first_and_last_in_messages_that_are_full() {
     let response = transfers.answer_stream(&query(ORIGIN, Rtype::AXFR, None), client());
     let Response::Many(mut messages) = response else { panic!("many messages") };
     let (mut all, mut lens) = (Vec::new(), Vec::new());
-    while let Some(message) = messages.next().expect("no record is too long") {
+    while let Some(message) = messages.next_message().expect("no record is too long") {
         lens.push(message.len());
         all.extend(read(&message).1);
     }
@@ -224,7 +224,7 @@ fn every_message_of_a_signed_transfer_is_signed() {
     let response = transfers.answer_stream(&message, client());
     let Response::Many(mut messages) = response else { panic!("many messages") };
     let mut count = 0;
-    while let Some(message) = messages.next().expect("no record is too long") {
+    while let Some(message) = messages.next_message().expect("no record is too long") {
         assert!(message.len() <= MESSAGE_LEN_MAX);
         read(&exchange.verify(&message, NOW).expect("signed"));
         assert!(exchange.is_settled());
@@ -306,8 +306,8 @@ fn record_that_no_message_has_room_for_ends_the_transfer() {
     let Message::Transfer(request) = Message::read(&message) else { panic!("a transfer") };
     let mut source = ZoneRecords::new(Arc::new(large)).expect("it is loaded");
     let mut writer = MessageWriter::new(&request, 0, 512, 0);
-    assert!(writer.next(&mut source).expect("those before have room").1, "more are left");
-    let error = writer.next(&mut source).expect_err("too long").to_string();
+    assert!(writer.next_message(&mut source).expect("those before have room").1, "more are left");
+    let error = writer.next_message(&mut source).expect_err("too long").to_string();
     assert!(error.contains("TYPE65280") && error.contains(ORIGIN), "{error}");
 }
 

@@ -2,7 +2,7 @@
 use crate::counters::{Counters, RefusedFor, Served};
 use crate::history::History;
 use crate::limits::MESSAGE_LEN_MAX;
-use crate::message::{MessageWriter, refusal};
+use crate::message::{MessageWriter, TooLong, refusal};
 use crate::notifications::{NotifyTarget, OUTCOMES, OutcomeCounts};
 use crate::permits::{Permit, Permits};
 use crate::request::{Message, Request, Wanted};
@@ -113,12 +113,12 @@ impl ResponseStream {
     /// The next message; `None`: it is over.
     ///
     /// # Errors
-    /// As [`MessageWriter::next`].
-    pub fn next(&mut self) -> Result<Option<Vec<u8>>, crate::TooLong> {
+    /// As [`MessageWriter::next_message`].
+    pub fn next_message(&mut self) -> Result<Option<Vec<u8>>, Box<TooLong>> {
         if self.is_over {
             return Ok(None);
         }
-        let (mut message, is_left) = self.writer.next(&mut *self.source)?;
+        let (mut message, is_left) = self.writer.next_message(&mut *self.source)?;
         self.is_over = !is_left;
         if let Some(signer) = &mut self.signer {
             signer.sign(&mut message, self.access.now());
@@ -216,7 +216,7 @@ impl Transfers {
         }
         let write = |source: &mut dyn RecordSource| {
             let mut writer = MessageWriter::new(&request, 0, len_max, expire(&zone));
-            let written = writer.next(source);
+            let written = writer.next_message(source);
             let (message, is_left) = written.ok()?;
             (!is_left).then_some((message, writer.records()))
         };

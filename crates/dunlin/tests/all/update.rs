@@ -7,19 +7,24 @@ use std::process::{Child, Command, Output, Stdio};
 use test_support::skip::skip;
 
 /// A server that takes updates, with the zone `z.example` in its store.
-struct Scene {
-    served: Served,
+pub struct Scene {
+    pub served: Served,
     socket: String,
     token: String,
 }
 
 impl Scene {
-    fn start(test: &str) -> Self {
+    pub fn start(test: &str) -> Self {
+        Self::start_with(test, "")
+    }
+
+    /// The same with further sections of the config.
+    pub fn start_with(test: &str, sections: &str) -> Self {
         let socket = short_socket(test).to_str().expect("UTF-8").to_owned();
         let config = format!(
             "drain = \"0s\"\n[admin]\nsocket = \"{socket}\"\n[store]\nkind = \"redb\"\n[api]\n\
              listen = \"127.0.0.1:0\"\nupdate = \"live\"\n[[zone]]\nname = \"file.example\"\n\
-             file = \"file.example.zone\"\n"
+             file = \"file.example.zone\"\n{sections}"
         );
         let served = Served::start(test, &config, &[("file.example.zone", HEAD)]);
         let mut scene = Self { served, socket, token: String::new() };
@@ -32,38 +37,38 @@ impl Scene {
         scene
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub fn file(&self, name: &str) -> PathBuf {
         self.served.folder.join(name)
     }
 
     /// A command over the local socket.
-    fn local(&self, args: &[&str]) -> String {
+    pub fn local(&self, args: &[&str]) -> String {
         let mut command = binary();
         command.args(args).args(["--socket", &self.socket]).stdin(Stdio::null());
         done(args, &command.output().expect("the binary runs"))
     }
 
     /// A command over the API.
-    fn api(&self, args: &[&str]) -> String {
+    pub fn api(&self, args: &[&str]) -> String {
         done(args, &self.served.command(&self.token, args).output().expect("the binary runs"))
     }
 
     /// Creates a key; returns its file.
-    fn key(&self, name: &str, grant: &str, tsig: &str) -> PathBuf {
+    pub fn key(&self, name: &str, grant: &str, tsig: &str) -> PathBuf {
         let key = self.local(&["token", "create", name, "--grant", grant, tsig]);
         let file = self.file(name);
         fs::write(&file, key).expect("a file");
         file
     }
 
-    fn dig(&self, args: &[&str]) -> String {
+    pub fn dig(&self, args: &[&str]) -> String {
         let (port, ip) = (self.served.address.port().to_string(), self.served.address.ip());
         let mut command = Command::new("dig");
         command.args([&format!("@{ip}"), "-p", &port, "+tries=1", "+noedns"]).args(args);
         text(&command.output().expect("dig runs").stdout)
     }
 
-    fn serial(&self) -> String {
+    pub fn serial(&self) -> String {
         let soa = self.dig(&["+short", "z.example", "SOA"]);
         soa.split(' ').nth(2).expect("a serial").to_owned()
     }
@@ -117,7 +122,7 @@ fn knsupdate(key: &PathBuf, args: &[&str]) -> Command {
     command
 }
 
-fn lacks_tools() -> bool {
+pub fn lacks_tools() -> bool {
     let lacks = |tool: &str| {
         let mut command = Command::new(tool);
         command.arg("-V").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -168,7 +168,7 @@ fn update_of_60_kb_reaches_its_handler_and_so_does_the_answer_its_client() {
 
 #[test]
 fn opcode_without_a_handler_is_answered_by_the_data_plane() {
-    let fixture = Fixture::new(handled_opcodes(UpdateWait::Off), 0);
+    let fixture = Fixture::new(handled_opcodes(UpdateWait::Off, false), 0);
     let mut stream = fixture.connect_from(1);
     for len in [12, LEN] {
         send(&mut stream, &message(UPDATE, 1, len));

@@ -5,7 +5,7 @@ use server_status::{
     AnycastStatus, ApiStatus, CacheStatus, ConfigStatus, DpdkDeviceStatus, DpdkQueueStatus,
     DpdkStatus, HealthStatus, HostsStatus, KubernetesStatus, KubernetesStream, SecondaryStatus,
     ServerState, SignatureSpan, SiteStatus, Status, StatusHistogram, StoreStatus, StreamStatus,
-    ThreadStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
+    ThreadStatus, TransferStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
 };
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -181,10 +181,23 @@ pub fn status(looks: u64) -> Status {
         cache: Some(CacheStatus { hits: looks, misses: 1, ..CacheStatus::default() }),
         store: Some(StoreStatus { revision: looks, zones: 1, ..StoreStatus::default() }),
         api: Some(api(looks)),
+        transfer: Some(transfer(looks)),
         health: Some(HealthStatus { up: 2, passed: looks, ..HealthStatus::default() }),
         kubernetes: Some(kubernetes(looks)),
         process: server_status::Process::read(),
         ..Status::default()
+    }
+}
+
+fn transfer(looks: u64) -> TransferStatus {
+    TransferStatus {
+        active: 1,
+        served: [("whole".to_owned(), looks)].into(),
+        refused: [("full".to_owned(), looks)].into(),
+        cut: [("slow_reader".to_owned(), looks)].into(),
+        records: looks,
+        notifications: [("sent".to_owned(), looks)].into(),
+        ..TransferStatus::default()
     }
 }
 

@@ -20,6 +20,7 @@ use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::net::UnixStream;
+use transfer::{TransferThread, Transfers};
 use wire::{Name, NameBuf, Rtype};
 use zone_manager::Answer;
 
@@ -124,6 +125,10 @@ impl ServerContext for Server {
 
     fn with_settings(&self, read: &mut dyn FnMut(&Settings)) {
         read(lock(&self.live).settings.newest());
+    }
+
+    fn transfers(&self) -> Option<&Arc<Transfers>> {
+        self.transfers.get().map(TransferThread::transfers)
     }
 
     fn refresh_zone(&self, zone: NameBuf) {

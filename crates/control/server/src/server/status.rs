@@ -21,6 +21,7 @@ impl Server {
                 .rest
                 .status()
                 .map(|api| ApiStatus { fault: self.documents.credentials.fault(), ..api }),
+            transfer: self.transfers.get().map(|thread| thread.transfers().status()),
             certificates: self.certificates(),
             anycast: self.anycast_status(),
             process: Process::read(),

@@ -81,11 +81,15 @@ impl Records {
         }
     }
 
-    /// Notes where the clients of a record are.
+    /// Notes where the clients of a record are. Endpoints with one host name share an SRV record: it
+    /// has the first of their locations, in whatever order a server got them.
     pub fn locate(&mut self, place: Place, name: &[u8], rtype: Rtype, data: &[u8], path: &str) {
         if self.only.is_none_or(|only| only == place) {
             let of_set = self.locations.entry((place, name.into(), rtype)).or_default();
-            of_set.insert(data.into(), path.into());
+            let noted = of_set.entry(data.into()).or_insert_with(|| path.into());
+            if path < &**noted {
+                *noted = path.into();
+            }
         }
     }
 

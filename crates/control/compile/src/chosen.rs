@@ -1,7 +1,7 @@
 //! The zone that workers read: as its source has it, but sets with rules have only the chosen
-//! records. Both zones share all other leaves.
+//! records, and addresses stand for ALIAS records. Both zones share all other leaves.
 use crate::pack::{self, NodeChange};
-use crate::zone::Zone;
+use crate::zone::{Zone, is_chosen};
 use image::{Group, Leaf, Location, Node, Order, RecordSet, Selection};
 use std::sync::Arc;
 use wire::Rtype;
@@ -9,6 +9,34 @@ use wire::Rtype;
 /// A leaf of a zone, by its number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeafIndex(usize);
+
+/// What stands for a set in the zone that workers read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ChosenSet {
+    /// Some of its records.
+    Records(ChosenRecords),
+    /// Other sets: addresses for an ALIAS record.
+    Computed(Vec<ComputedSet>),
+}
+
+impl From<ChosenRecords> for ChosenSet {
+    fn from(records: ChosenRecords) -> Self {
+        Self::Records(records)
+    }
+}
+
+/// A set that no source has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ComputedSet {
+    /// Their type.
+    pub rtype: Rtype,
+    /// The TTL.
+    pub ttl: u32,
+    /// The data of each record.
+    pub records: Vec<Box<[u8]>>,
+    /// How an answer is selected from them; `None`: it has all.
+    pub selection: Option<AnswerRules>,
+}
 
 /// What is answered of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,13 +87,13 @@ fn zone_key(origin: &[u8]) -> u64 {
     })
 }
 
-/// Chooses the records of a set of this node that are answered; `None`: all, as they are.
-pub type Chooser<'c> = dyn FnMut(Node<'_>, RecordSet<'_>) -> Option<ChosenRecords> + 'c;
+/// Chooses what is answered of a set of this node; `None`: all records, as they are.
+pub type Chooser<'c> = dyn FnMut(Node<'_>, RecordSet<'_>) -> Option<ChosenSet> + 'c;
 
 /// The sets of a zone from whose records is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChosenSets {
-    /// Those with rules.
+    /// Those with rules, and ALIAS records.
     Ruled,
     /// Those, and all of addresses.
     RuledOrAddresses,
@@ -74,7 +102,7 @@ pub enum ChosenSets {
 impl ChosenSets {
     fn has(self, set: &RecordSet<'_>) -> bool {
         let is_of_addresses = matches!(set.rtype(), Rtype::A | Rtype::AAAA);
-        set.has_rules() || (self == Self::RuledOrAddresses && is_of_addresses)
+        is_chosen(set) || (self == Self::RuledOrAddresses && is_of_addresses)
     }
 }
 
@@ -177,36 +205,58 @@ impl Zone {
 
 /// A node with the chosen records of its sets with rules, and what selects answers from them. If
 /// that does not fit, all chosen records are answered: locations may take more room than their
-/// texts do, and a node that is that large has more than 60 KiB.
+/// texts do, and a node that is that large has more than 60 KiB. Addresses for an ALIAS record that
+/// do not fit beside other sets are left out.
 fn chosen_node(node: Node<'_>, key: u64, which: ChosenSets, chooser: &mut Chooser) -> Vec<u8> {
-    let packed = packed_node(node, which, chooser, &|rules| rules.pack(key));
-    let packed = packed.or_else(|_| packed_node(node, which, chooser, &|_| Vec::new()));
+    let choose = |set| {
+        let chosen = which.has(&set).then(|| chooser(node, set)).flatten();
+        (set, chosen)
+    };
+    let mut chosen: Vec<_> = node.sets().map(choose).collect();
+    let packed = packed_node(node, &chosen, &|rules| rules.pack(key));
+    let packed = packed.or_else(|_| packed_node(node, &chosen, &|_| Vec::new()));
+    let packed = packed.or_else(|_| {
+        chosen.retain(|(_, set)| !matches!(set, Some(ChosenSet::Computed(_))));
+        packed_node(node, &chosen, &|_| Vec::new())
+    });
     packed.expect("a part of a node that fits")
 }
 
 fn packed_node(
     node: Node<'_>,
-    which: ChosenSets,
-    chooser: &mut Chooser,
-    pack_rules: &dyn Fn(AnswerRules) -> Vec<u8>,
+    chosen: &[(RecordSet<'_>, Option<ChosenSet>)],
+    pack_rules: &dyn Fn(&AnswerRules) -> Vec<u8>,
 ) -> Result<Vec<u8>, String> {
+    let rules = |rules: &Option<AnswerRules>| rules.as_ref().map(pack_rules).unwrap_or_default();
+    // Addresses come before what they stand for.
+    let mut sets: Vec<(Rtype, Vec<u8>)> = Vec::with_capacity(chosen.len());
+    for (set, chosen) in chosen {
+        let mut packed = Vec::new();
+        match chosen {
+            None => packed.extend_from_slice(set.as_bytes()),
+            Some(ChosenSet::Records(ChosenRecords { ttl, numbers, selection })) => {
+                let records: Vec<&[u8]> = set.records().collect();
+                let chosen = numbers.iter().filter_map(|number| records.get(*number).copied());
+                if !numbers.is_empty() {
+                    pack::set(&mut packed, set.rtype(), *ttl, chosen, &rules(selection))?;
+                }
+            }
+            Some(ChosenSet::Computed(computed)) => {
+                for ComputedSet { rtype, ttl, records, selection } in computed {
+                    let mut packed = Vec::new();
+                    let records = records.iter().map(|data| &**data);
+                    pack::set(&mut packed, *rtype, *ttl, records, &rules(selection))?;
+                    sets.push((*rtype, packed));
+                }
+            }
+        }
+        sets.push((set.rtype(), packed));
+    }
+    sets.sort_by_key(|(rtype, _)| *rtype);
     let mut packed = Vec::with_capacity(node.as_bytes().len());
     pack::node_head(&mut packed, node.name(), node.ordinal());
     pack::set_declared(&mut packed, node.declared());
-    for set in node.sets() {
-        let chosen = which.has(&set).then(|| chooser(node, set)).flatten();
-        let Some(ChosenRecords { ttl, numbers, selection }) = chosen else {
-            packed.extend_from_slice(set.as_bytes());
-            continue;
-        };
-        if numbers.is_empty() {
-            continue;
-        }
-        let records: Vec<&[u8]> = set.records().collect();
-        let chosen = numbers.iter().filter_map(|number| records.get(*number).copied());
-        let rules = selection.map(pack_rules).unwrap_or_default();
-        pack::set(&mut packed, set.rtype(), ttl, chosen, &rules)?;
-    }
+    sets.iter().for_each(|(_, set)| packed.extend_from_slice(set));
     pack::close_node(&mut packed, 0)?;
     Ok(packed)
 }

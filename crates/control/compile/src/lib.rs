@@ -25,7 +25,9 @@ mod view;
 mod walk;
 mod zone;
 
-pub use chosen::{AnswerRules, Chooser, ChosenRecords, ChosenSets, LeafIndex};
+pub use chosen::{
+    AnswerRules, Chooser, ChosenRecords, ChosenSet, ChosenSets, ComputedSet, LeafIndex,
+};
 pub use difference::RecordChange;
 pub use dname::HiddenName;
 pub use index::Image;

@@ -388,7 +388,7 @@ pub(crate) fn check_node(node: Node<'_>) -> Result<(), RuleViolation> {
             Rtype::RRSIG | Rtype::NSEC | Rtype::KEY => {}
             _ => others = true,
         }
-        let single = matches!(set.rtype(), Rtype::CNAME | Rtype::DNAME | Rtype::SOA);
+        let single = matches!(set.rtype(), Rtype::CNAME | Rtype::DNAME | Rtype::SOA | Rtype::ALIAS);
         if single && set.count() > 1 {
             let rule = if set.rtype() == Rtype::SOA { BrokenRule::SOA } else { BrokenRule::SINGLE };
             let (count, rtype) = (set.count(), set.rtype());
@@ -406,6 +406,9 @@ pub(crate) fn check_node(node: Node<'_>) -> Result<(), RuleViolation> {
         let what = "a set with a policy or a check beside signatures: they are of all its records";
         return Err(RuleViolation::new(BrokenRule::SIGNED, what));
     }
+    if node.set(Rtype::ALIAS).is_some() {
+        check_computed(node)?;
+    }
     if alias && others {
         let types: Vec<String> = node.sets().map(|set| set.rtype().to_string()).collect();
         let what = match at_apex {
@@ -419,10 +422,27 @@ pub(crate) fn check_node(node: Node<'_>) -> Result<(), RuleViolation> {
     Ok(())
 }
 
+/// Checks a name whose addresses are computed.
+fn check_computed(node: Node<'_>) -> Result<(), RuleViolation> {
+    let broken = |what: &str| Err(RuleViolation::new(BrokenRule::ALIAS_ADDRESSES, what));
+    if [Rtype::A, Rtype::AAAA].iter().any(|rtype| node.set(*rtype).is_some()) {
+        return broken("an ALIAS record beside addresses: it stands for those of its target");
+    }
+    if node.set(Rtype::RRSIG).is_some() {
+        return broken("an ALIAS record in a signed zone: its addresses would have no signature");
+    }
+    Ok(())
+}
+
 /// Whether an answer may lack records of a set: it has more than a comment.
 fn has_choice(set: &RecordSet<'_>) -> bool {
     let is_choice = |policy: Policy| policy.rules().is_some_and(SetRules::has_choice);
     set.has_rules() && Policy::unpack(set.rules()).is_none_or(is_choice)
+}
+
+/// Whether workers read something else than the set that the source has.
+pub(crate) fn is_chosen(set: &RecordSet<'_>) -> bool {
+    set.has_rules() || set.rtype() == Rtype::ALIAS
 }
 
 /// Collects facts about a zone from its nodes.
@@ -443,7 +463,7 @@ impl FactObserver for ZoneFacts {
         if depth > 0 && node.set(Rtype::NS).is_some() || node.set(Rtype::DNAME).is_some() {
             self.cuts.insert(depth);
         }
-        self.has_rules |= node.sets().any(|set| set.has_rules());
+        self.has_rules |= node.sets().any(|set| is_chosen(&set));
         if name.is_empty() {
             self.nsec3 = nsec3_params(node)?;
             self.signed = node.set(Rtype::RRSIG).is_some();

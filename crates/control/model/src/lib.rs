@@ -134,7 +134,7 @@ fn is_valid(rtype: Rtype, data: &[u8]) -> bool {
         Name::parse(rest).is_ok_and(|name| name.len() == rest.len())
     };
     match rtype {
-        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME => exactly_name_at(0),
+        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME | Rtype::ALIAS => exactly_name_at(0),
         Rtype::MX => exactly_name_at(2),
         Rtype::SRV => exactly_name_at(6),
         Rtype::SVCB | Rtype::HTTPS => data.len() > 2 && Name::parse(&data[2..]).is_ok(),

@@ -6,18 +6,11 @@ use serde_json::Value;
 use wire::Rtype;
 
 /// Types of `PowerDNS` that are no records of DNS, and why they are refused.
-const REFUSED_TYPES: [(&str, &str); 2] = [
-    (
-        "LUA",
-        "LUA records run a program for each answer; Dunlin has policies and health checks instead: \
-         docs/policies.md",
-    ),
-    (
-        "ALIAS",
-        "ALIAS is no record of DNS: write the addresses. external-dns makes it of a CNAME at the \
-         apex of a zone",
-    ),
-];
+const REFUSED_TYPES: [(&str, &str); 1] = [(
+    "LUA",
+    "LUA records run a program for each answer; Dunlin has policies and health checks instead: \
+     docs/policies.md",
+)];
 
 /// Whether `PowerDNS` has this type and no set here can: to remove it changes nothing.
 pub fn is_foreign(text: &str) -> bool {

@@ -38,6 +38,7 @@ fn what_is_not_canonical_is_refused_with_its_field() {
     for (rtype, text) in [
         ("TXT", "bare"),
         ("CNAME", "target.example.net"),
+        ("alias", "target.example.net"),
         ("MX", "10 mail"),
         ("SRV", "0 5 80 host"),
         ("SOA", "ns1 admin.example.org. 1 2 3 4 5"),
@@ -51,6 +52,7 @@ fn what_is_not_canonical_is_refused_with_its_field() {
         ("MX", "10 MAIL.example.org."),
         ("AAAA", "2001:DB8::1"),
         ("MX", "0 ."),
+        ("ALIAS", "www.example.org."),
         ("CAA", "0 issue \"ca.example.\""),
         ("TYPE65280", "\\# 1 00"),
     ] {
@@ -60,11 +62,9 @@ fn what_is_not_canonical_is_refused_with_its_field() {
 
 #[test]
 fn what_cannot_be_served_is_refused_with_the_reason() {
-    for (rtype, word) in [("LUA", "policies"), ("alias", "external-dns")] {
-        let refused = patch(json!([replace(rtype, &["x."])])).expect_err("refused");
-        assert!(refused.what.contains(word), "{refused}");
-    }
-    for (change, rtype) in [("DELETE", "ALIAS"), ("replace", "lua")] {
+    let refused = patch(json!([replace("LUA", &["x."])])).expect_err("refused");
+    assert!(refused.what.contains("policies"), "{refused}");
+    for (change, rtype) in [("DELETE", "LUA"), ("replace", "lua")] {
         let set =
             json!({ "name": "example.org.", "type": rtype, "changetype": change, "records": [] });
         assert_eq!(patch(json!([set])), Ok(Vec::new()), "there is nothing to remove");

@@ -3,11 +3,12 @@ use crate::health::Health;
 use crate::mirror::Mirror;
 use crate::queue::WriteQueue;
 use crate::views::KnownViews;
-use crate::{Fleet, Reader, Refused, Revision, StoreError, ZoneOwner};
+use crate::{Edit, Fleet, InvalidEdit, Reader, Refused, Revision, StoreError, ZoneOwner};
 use compile::Zone;
+use model::BrokenRule;
 use std::sync::Arc;
 use tokio::sync::watch;
-use wire::{Name, NameBuf};
+use wire::{Name, NameBuf, Rtype};
 use zone_manager::{Sequence, SourceKind, ZonePublisher};
 
 /// What was passed to the zone manager last.
@@ -54,6 +55,34 @@ impl SharedService {
             _ => false,
         };
         (!is_own).then_some(owner)
+    }
+
+    /// Checks that the targets of ALIAS records are in zones of this server.
+    ///
+    /// # Errors
+    /// The first that is not.
+    pub fn check_targets(&self, zone: Name<'_>, edits: &[Edit]) -> Result<(), Refused> {
+        for (number, edit) in edits.iter().enumerate() {
+            let Some(value) = edit.put.as_ref().filter(|_| edit.rtype == Rtype::ALIAS) else {
+                continue;
+            };
+            // Other data is no name, and is refused as such.
+            for target in value.data.iter().filter_map(|data| Name::parse(data).ok()) {
+                let mut above = std::iter::successors(Some(target), |name| name.parent());
+                let has_owner = |origin| self.publisher.catalog().owner(origin).is_some();
+                if target.is_within(zone) || above.any(has_owner) {
+                    continue;
+                }
+                let what = format!(
+                    "{target} is in no zone of this server, so its addresses are not known here: \
+                     write the addresses, or, below the apex, a CNAME record"
+                );
+                let rule = BrokenRule::OUT_OF_ZONE;
+                let invalid = InvalidEdit { edit: number, field: "data", rule, what };
+                return Err(Refused::Invalid(invalid));
+            }
+        }
+        Ok(())
     }
 
     /// Whether a zone of the store is served, and kept in memory.

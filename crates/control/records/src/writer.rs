@@ -268,6 +268,7 @@ impl Writer {
             return Err(if is_built_in { owner } else { Refused::NoSuchZone });
         };
         expected(&batch.context.expect, head.stamp.revision)?;
+        self.shared.check_targets(origin, &batch.edits)?;
         let before = (!self.group.touched.contains_key(&at)).then(|| head.clone());
         if batch.edits.iter().any(|edit| edit.expect != Precondition::Anything) {
             self.group.note_written();
@@ -322,6 +323,7 @@ impl Writer {
         if self.heads.len() >= ZONES_MAX {
             return Err(Refused::ZONES);
         }
+        self.shared.check_targets(zone.as_name(), &batch.edits)?;
         let (head, changes) =
             prepare::create(&mut batch, self.revision.next(), &self.key, &self.shared.views)?;
         let offset = Some(head.stamp.offset).filter(|offset| *offset != 0);

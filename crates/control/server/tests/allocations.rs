@@ -60,7 +60,8 @@ fn with_chosen_sets(mut zone: Zone) -> Zone {
             locations: vec![Location::UNKNOWN; set.count()],
             ..AnswerRules::default()
         });
-        Some(ChosenRecords { ttl: 30, numbers: (0..set.count()).collect(), selection })
+        let numbers = (0..set.count()).collect();
+        Some(ChosenRecords { ttl: 30, numbers, selection }.into())
     };
     zone.chosen(None, &zone.changed_leaves(None), ChosenSets::Ruled, &mut choose)
 }

@@ -4,7 +4,7 @@
 //! form  tree  keys  snapshot
 //!    5     5     1         4   the log has form 3, which counts by itself
 //!    6     6     2         5   weights that may change over time, locations, and the policies
-//!                         that need them; sets of views
+//!                         that need them; sets of views; ALIAS records
 //!    7     7     3         6   only in a build for tests
 //! ```
 //! A store keeps its form: what a new version writes can be read by the version before, until an
@@ -64,7 +64,7 @@ impl Form {
     pub fn of(view: View, rtype: Rtype, policy: &Policy) -> Self {
         match policy.rules() {
             _ if is_next(policy) => Self::NEWEST,
-            _ if view != View::DEFAULT => Self::WITH_POLICIES,
+            _ if view != View::DEFAULT || rtype == Rtype::ALIAS => Self::WITH_POLICIES,
             Some(rules) if !rules.is_plain(rtype) => Self::WITH_POLICIES,
             _ => Self::OLDEST,
         }
@@ -198,6 +198,7 @@ mod tests {
         }
         let comment = Policy::All.with_comment("rack 7");
         assert_eq!(Form::of(View::DEFAULT, Rtype::SRV, &comment), Form(5));
+        assert_eq!(Form::of(View::DEFAULT, Rtype::ALIAS, &Policy::All), Form(6));
         let view = View::from_word("internal").expect("a view");
         assert_eq!(Form::of(view, Rtype::A, &Policy::All), Form(6));
     }

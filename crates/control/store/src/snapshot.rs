@@ -8,9 +8,9 @@
 //! ```
 //! Numbers are little-endian; keys and values are those of `codec`, in their order. In the older
 //! format "DUNLIN RECORDS 4\n" no set has weights, locations or a policy but `all` and `failover`,
-//! in "DUNLIN RECORDS 3\n" none has a comment, in "DUNLIN RECORDS 2\n" all sets are plain.
-//! "DUNLIN RECORDS 1\n" also has no offsets; they are read as 0. A truncated, damaged or newer
-//! snapshot is refused as a whole.
+//! is of a view or an ALIAS record, in "DUNLIN RECORDS 3\n" none has a comment, in "DUNLIN RECORDS
+//! 2\n" all sets are plain. "DUNLIN RECORDS 1\n" also has no offsets; they are read as 0. A
+//! truncated, damaged or newer snapshot is refused as a whole.
 use crate::codec::{self, zone_key};
 use crate::form::{self, Form};
 use crate::limits::ZONES_MAX;
@@ -242,7 +242,7 @@ impl SnapshotOrder {
             None => false,
         };
         let is_new = revision > self.revision;
-        let has_valid_rules = has_valid_rules && knows(self.format, view);
+        let has_valid_rules = has_valid_rules && unknown(self.format, view, rtype).is_none();
         if !is_next || !is_lower || is_new || set.is_err() || !has_valid_rules {
             return Err(wrong(&format!("{name} {rtype}")));
         }
@@ -303,9 +303,14 @@ fn kept(format: u8, rtype: Rtype, policy: &Policy) -> Option<(Policy, &'static s
     }
 }
 
-/// Whether a format can hold sets of a view.
-fn knows(format: u8, view: View) -> bool {
-    view == View::DEFAULT || format >= WITH_POLICIES
+/// Why a format cannot hold a set of this view and type; `None`: it can.
+fn unknown(format: u8, view: View, rtype: Rtype) -> Option<&'static str> {
+    match rtype {
+        _ if format >= WITH_POLICIES => None,
+        _ if view != View::DEFAULT => Some("the whole set, which is of a view"),
+        Rtype::ALIAS => Some("the whole set, which stands for addresses"),
+        _ => None,
+    }
 }
 
 /// A plain set with the comment of a policy.
@@ -337,9 +342,8 @@ pub fn convert(
             let (revision, held) = codec::read_value(value)?;
             let policy = Policy::unpack(held.rules).ok_or_else(damaged)?;
             let (view, rtype) = codec::read_key(key, &mut name)?;
-            if !knows(format, view) {
+            if let Some(loses) = unknown(format, view, rtype) {
                 let name = NameBuf::joined(&name, zone.as_name()).map_err(|_| damaged())?;
-                let loses = "the whole set, which is of a view";
                 lost.push(LossySet { name, rtype, loses });
                 return Ok(());
             }

@@ -1,21 +1,25 @@
-//! Zones as workers read them: of sets with rules only the chosen members.
+//! Zones as workers read them: of sets with rules only the chosen members, and addresses instead of
+//! ALIAS records.
 //!
 //! A source's zone has all members; the published one shares with it all leaves without such sets.
 //! In a zone with a check of its own, all sets of addresses are such sets.
 //! A new version of a zone costs what has changed in it. A verdict costs the sets that name its
 //! target, which an index finds.
+use crate::aliases::{Aliases, follow};
 use crate::choose::{LeftOut, choose, left_out};
-use crate::defaults::{DefaultCheck, DefaultChecks, chosen_sets, rules_of};
+use crate::defaults::{DefaultCheck, DefaultChecks, chosen_sets};
 use crate::health::{HealthTable, HealthTarget, MemberClass, Targets, ZoneKey};
+use crate::judge::{Judge, member_classes};
 use crate::ramps::{Ramps, SetId, WallClock};
-use compile::{ChosenRecords, LeafIndex, Zone};
-use image::{Node, ORDERED_MAX, RecordSet};
-use model::{Choice, MemberRules, SetRules};
+use crate::shown::{AllZones, SourceZone, ZoneView};
+use compile::{ChosenRecords, ChosenSet, Image, LeafIndex, Zone};
+use image::{Node, RecordSet};
+use model::{MemberRules, SetRules};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use wire::{NameBuf, Rtype};
+use wire::{Name, NameBuf, Rtype};
 
 /// A set with rules, and what became of its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,58 +45,6 @@ pub struct JudgedMember {
     pub left_out: Option<LeftOut>,
 }
 
-/// A zone with rules.
-struct ZoneView {
-    /// As its source has it.
-    content: Arc<Zone>,
-    /// As workers read it.
-    chosen: Arc<Zone>,
-    /// Where members are that name no location.
-    location: Option<Arc<str>>,
-    /// The check of its sets that name none.
-    default: Option<Arc<DefaultCheck>>,
-}
-
-impl ZoneView {
-    fn source(&self) -> SourceZone<'_> {
-        let (location, default) = (self.location.as_deref(), self.default.as_deref());
-        SourceZone { zone: &self.content, location, default }
-    }
-}
-
-/// A zone as its source has it, and what holds for all of its sets.
-#[derive(Clone, Copy)]
-struct SourceZone<'z> {
-    zone: &'z Zone,
-    location: Option<&'z str>,
-    default: Option<&'z DefaultCheck>,
-}
-
-impl<'z> SourceZone<'z> {
-    fn rules_of(self, node: Node<'_>, set: RecordSet<'_>) -> Option<SetRules> {
-        rules_of(self.zone, self.default, node, set)
-    }
-
-    /// The rules of a set, with the locations of all members.
-    fn placed(self, node: Node<'_>, set: RecordSet<'_>) -> Option<SetRules> {
-        Some(placed(self.rules_of(node, set)?, set.count(), self.location))
-    }
-
-    fn targets_of(self, node: Node<'_>, set: RecordSet<'_>) -> Vec<HealthTarget> {
-        let rules = self.rules_of(node, set).filter(|rules| !rules.check.is_empty());
-        let Some(rules) = rules else { return Vec::new() };
-        // The targets of a set share the name of their check.
-        let check = Arc::from(rules.check);
-        set.records().filter_map(|data| target_of(&check, data)).collect()
-    }
-
-    /// The sets in these leaves from whose members is chosen.
-    fn sets(self, leaves: &'z [LeafIndex]) -> impl Iterator<Item = (Node<'z>, RecordSet<'z>)> {
-        let which = chosen_sets(self.default);
-        leaves.iter().flat_map(move |leaf| self.zone.sets_of(*leaf, which))
-    }
-}
-
 /// The zones and names whose sets name one target.
 type NamingSets = HashSet<(ZoneKey, Box<[u8]>)>;
 
@@ -106,6 +58,7 @@ pub(crate) struct HealthFilter {
     /// Sets that answer members that are down.
     open: HashSet<SetId>,
     ramps: Ramps,
+    aliases: Aliases,
 }
 
 /// The leaves of each zone that are chosen again.
@@ -115,7 +68,8 @@ impl HealthFilter {
     pub fn new(table: Arc<HealthTable>, clock: WallClock) -> Self {
         let (classes, views, index) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (defaults, open) = (DefaultChecks::default(), HashSet::new());
-        Self { table, classes, views, index, defaults, open, ramps: Ramps::new(clock) }
+        let (ramps, aliases) = (Ramps::new(clock), Aliases::default());
+        Self { table, classes, views, index, defaults, open, ramps, aliases }
     }
 
     /// Replaces the checks of zones. Returns the zones that are to be shown again.
@@ -124,7 +78,13 @@ impl HealthFilter {
     }
 
     /// The zone to publish for a source's zone. Members without a location are at this one.
-    pub fn show(&mut self, key: &[u8], zone: Arc<Zone>, location: Option<Arc<str>>) -> Arc<Zone> {
+    pub fn show(
+        &mut self,
+        image: &Image,
+        key: &[u8],
+        zone: Arc<Zone>,
+        location: Option<Arc<str>>,
+    ) -> Arc<Zone> {
         let default = self.defaults.of(key);
         if let Some(view) = self.views.get(key) {
             if view.default != default {
@@ -159,7 +119,7 @@ impl HealthFilter {
         drop(targets);
         table.wake();
         let before = old.as_ref().map(|old| &*old.chosen);
-        let chosen = self.choose(&key, source, before, &leaves);
+        let chosen = self.choose(image, (&key, &zone), source, (before, &leaves));
         let view = ZoneView { content: zone, chosen: Arc::clone(&chosen), location, default };
         self.views.insert(key, view);
         self.count_open();
@@ -189,7 +149,11 @@ impl HealthFilter {
     }
 
     /// Takes in verdicts; `None` forgets a target. Returns the zones whose answers changed.
-    pub fn judge(&mut self, verdicts: Vec<(HealthTarget, Option<MemberClass>)>) -> Vec<Arc<Zone>> {
+    pub fn judge(
+        &mut self,
+        image: &Image,
+        verdicts: Vec<(HealthTarget, Option<MemberClass>)>,
+    ) -> Vec<Arc<Zone>> {
         let mut affected = AffectedLeaves::new();
         for (target, class) in verdicts {
             let before = match class {
@@ -205,7 +169,24 @@ impl HealthFilter {
                 affected.entry(Arc::clone(zone)).or_default().insert(leaf);
             }
         }
-        self.choose_again(affected)
+        self.choose_again(image, affected)
+    }
+
+    /// Follows ALIAS records again that may lead elsewhere, now that a zone has this content.
+    /// `was_there`: it had content before. Returns the zones whose answers may have changed.
+    pub fn follow(
+        &mut self,
+        image: &Image,
+        origin: Name<'_>,
+        content: Option<&Arc<Zone>>,
+        was_there: bool,
+    ) -> Vec<Arc<Zone>> {
+        let mut affected = AffectedLeaves::new();
+        for (zone, name) in self.aliases.affected(origin, content, was_there) {
+            let Some(view) = self.views.get(&zone) else { continue };
+            affected.entry(zone).or_default().insert(view.content.leaf_of(&name));
+        }
+        self.choose_again(image, affected)
     }
 
     /// How long until weights may change with time; `None`: none does.
@@ -214,22 +195,24 @@ impl HealthFilter {
     }
 
     /// Gives sets the weights of now. Returns the zones whose answers changed.
-    pub fn step(&mut self) -> Vec<Arc<Zone>> {
+    pub fn step(&mut self, image: &Image) -> Vec<Arc<Zone>> {
         let mut affected = AffectedLeaves::new();
         for (zone, name, _) in self.ramps.take_due() {
             let Some(view) = self.views.get(&zone) else { continue };
             let leaf = view.content.leaf_of(&name);
             affected.entry(zone).or_default().insert(leaf);
         }
-        self.choose_again(affected)
+        self.choose_again(image, affected)
     }
 
-    fn choose_again(&mut self, affected: AffectedLeaves) -> Vec<Arc<Zone>> {
+    fn choose_again(&mut self, image: &Image, mut affected: AffectedLeaves) -> Vec<Arc<Zone>> {
+        self.add_readers(&mut affected);
         let mut changed = Vec::with_capacity(affected.len());
         for (key, leaves) in affected {
             let Some(mut view) = self.views.remove(&key) else { continue };
             let leaves: Vec<LeafIndex> = leaves.into_iter().collect();
-            let chosen = self.choose(&key, view.source(), Some(&view.chosen), &leaves);
+            let before = (Some(&*view.chosen), &leaves[..]);
+            let chosen = self.choose(image, (&key, &view.content), view.source(), before);
             view.chosen = Arc::clone(&chosen);
             self.views.insert(key, view);
             changed.push(chosen);
@@ -238,12 +221,42 @@ impl HealthFilter {
         changed
     }
 
+    /// Adds the leaves of ALIAS records that have read these.
+    fn add_readers(&self, affected: &mut AffectedLeaves) {
+        if self.aliases.is_empty() {
+            return;
+        }
+        let of_zone = |(zone, leaves): (&ZoneKey, &HashSet<LeafIndex>)| {
+            leaves.iter().map(|leaf| (Arc::clone(zone), *leaf)).collect::<Vec<_>>()
+        };
+        let read: Vec<_> = affected.iter().flat_map(of_zone).collect();
+        for (zone, name) in read.iter().flat_map(|leaf| self.aliases.readers(leaf)) {
+            let Some(view) = self.views.get(zone) else { continue };
+            affected.entry(Arc::clone(zone)).or_default().insert(view.content.leaf_of(name));
+        }
+    }
+
     /// What became of the members of a set with rules; `None`: there is none.
-    pub fn judged(&self, zone: &[u8], name: &[u8], rtype: Rtype) -> Option<JudgedSet> {
-        let view = self.views.get(zone)?;
+    pub fn judged(
+        &self,
+        image: &Image,
+        zone: &[u8],
+        name: &[u8],
+        rtype: Rtype,
+    ) -> Option<JudgedSet> {
+        let (key, view) = self.views.get_key_value(zone)?;
+        let shown = (key, &view.content);
+        let zones = AllZones { views: &self.views, image, shown, source: view.source() };
         let node = view.content.names().get(name)?;
+        // An ALIAS record has the members of its target.
+        let alias = node.set(Rtype::ALIAS).filter(|_| rtype != Rtype::ALIAS);
+        let end = alias.and_then(|alias| follow(&zones, alias).end);
+        let (source, node) = match &end {
+            Some((zone, name)) => (zones.source(zone), zone.names().get(name)?),
+            None => (view.source(), node),
+        };
         let set = node.set(rtype)?;
-        let stored = view.source().placed(node, set)?;
+        let stored = source.placed(node, set)?;
         let rules = stored.clone().at(self.ramps.now());
         let classes = member_classes(&self.classes, set, &rules);
         let chosen = choose(&rules, &classes);
@@ -293,35 +306,40 @@ impl HealthFilter {
         last
     }
 
+    /// `before`: what an older version of the zone became, and the leaves to choose again.
     fn choose(
         &mut self,
-        key: &ZoneKey,
+        image: &Image,
+        shown: (&ZoneKey, &Arc<Zone>),
         source: SourceZone<'_>,
-        before: Option<&Zone>,
-        leaves: &[LeafIndex],
+        (before, leaves): (Option<&Zone>, &[LeafIndex]),
     ) -> Arc<Zone> {
-        let (classes, open, ttl_max) = (&self.classes, &mut self.open, self.table.ttl_max());
-        let now = self.ramps.now();
-        let ramps = &mut self.ramps;
+        let (key, now) = (shown.0, self.ramps.now());
+        let (open, ramps, aliases) = (&mut self.open, &mut self.ramps, &mut self.aliases);
+        let judge = Judge { classes: &self.classes, ttl_max: self.table.ttl_max(), now };
+        let zones = AllZones { views: &self.views, image, shown, source };
         let mut chooser = |node: Node<'_>, set: RecordSet<'_>| {
+            if set.rtype() == Rtype::ALIAS {
+                let followed = follow(&zones, set);
+                let computed = judge.computed(&zones, &followed);
+                aliases.put((Arc::clone(key), node.name().into()), followed);
+                return Some(ChosenSet::Computed(computed));
+            }
             let Some(rules) = source.placed(node, set) else {
                 let numbers = (0..set.count()).collect();
                 let all = ChosenRecords { ttl: set.ttl(), numbers, selection: None };
-                return set.has_rules().then_some(all);
+                return set.has_rules().then_some(all.into());
             };
             let id = (Arc::clone(key), node.name().into(), set.rtype());
             if !rules.ramps.is_empty() {
                 ramps.put(id.clone(), rules.next_step(now));
             }
-            let rules = rules.at(now);
-            let chosen = choose(&rules, &member_classes(classes, set, &rules));
-            match chosen.is_open {
+            let (chosen, is_open) = judge.choose(set, rules);
+            match is_open {
                 true => open.insert(id),
                 false => open.remove(&id),
             };
-            let ttl = if rules.check.is_empty() { set.ttl() } else { set.ttl().min(ttl_max) };
-            let (numbers, selection) = (chosen.members, chosen.selection);
-            Some(ChosenRecords { ttl, numbers, selection })
+            Some(chosen.into())
         };
         let which = chosen_sets(source.default);
         Arc::new(source.zone.chosen(before, leaves, which, &mut chooser))
@@ -338,6 +356,9 @@ impl HealthFilter {
             let id = (Arc::clone(key), node.name().into(), set.rtype());
             self.open.remove(&id);
             self.ramps.remove(&id);
+            if set.rtype() == Rtype::ALIAS {
+                self.aliases.remove(&(Arc::clone(key), node.name().into()));
+            }
             for target in source.targets_of(node, set) {
                 targets.remove_use(&target, key, is_deleted);
                 let Some(sets) = self.index.get_mut(&target) else { continue };
@@ -358,58 +379,5 @@ impl HealthFilter {
             );
         }
         self.table.set_open(now);
-    }
-}
-
-/// The class of each member of a set with these rules.
-fn member_classes(
-    classes: &HashMap<HealthTarget, MemberClass>,
-    set: RecordSet<'_>,
-    rules: &SetRules,
-) -> Vec<MemberClass> {
-    let check: Arc<str> = (&*rules.check).into();
-    let of_member = |data| match target_of(&check, data).filter(|_| !check.is_empty()) {
-        Some(target) => classes.get(&target).copied().unwrap_or(MemberClass::Unknown),
-        None => MemberClass::Up,
-    };
-    set.records().map(of_member).collect()
-}
-
-/// The rules of a set of so many members; those that name no location are at this one.
-fn placed(mut rules: SetRules, members: usize, location: Option<&str>) -> SetRules {
-    if let (Some(location), Choice::Nearest) = (location, &rules.choice)
-        && members <= ORDERED_MAX
-    {
-        let path = |at: usize| rules.locations.get(at).map_or("", |path| path);
-        let paths = (0..members).map(|at| match path(at) {
-            "" => location.into(),
-            path => path.into(),
-        });
-        rules.locations = paths.collect();
-    }
-    rules
-}
-
-/// The target of a member; `None`: it has no address.
-fn target_of(check: &Arc<str>, data: &[u8]) -> Option<HealthTarget> {
-    Some(HealthTarget { check: Arc::clone(check), address: model::address_of(data)? })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn member_without_a_location_is_at_that_of_its_home() {
-        let nearest = |locations: &[&str]| SetRules {
-            choice: Choice::Nearest,
-            locations: locations.iter().map(|path| Box::from(*path)).collect(),
-            ..SetRules::default()
-        };
-        let home = Some("eu/fra1");
-        assert_eq!(placed(nearest(&[]), 2, home), nearest(&["eu/fra1", "eu/fra1"]));
-        assert_eq!(placed(nearest(&["us", ""]), 2, home), nearest(&["us", "eu/fra1"]));
-        assert_eq!(placed(nearest(&["us", ""]), 2, None), nearest(&["us", ""]));
-        assert_eq!(placed(SetRules::default(), 2, home), SetRules::default());
     }
 }

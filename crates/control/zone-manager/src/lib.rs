@@ -5,6 +5,7 @@
 //! next burst. This thread frees old images once no worker uses them.
 #![forbid(unsafe_code)]
 
+mod aliases;
 mod answer;
 mod catalog;
 mod choose;
@@ -14,6 +15,7 @@ mod epoch;
 mod filter;
 mod health;
 pub mod hold;
+mod judge;
 pub mod limits;
 mod manager;
 mod puts;
@@ -21,6 +23,7 @@ mod queue;
 mod ramps;
 mod sender;
 pub mod shares;
+mod shown;
 mod source;
 pub mod validate;
 

@@ -25,5 +25,7 @@ pub const LIVE_INTERVAL: Duration = Duration::from_micros(50);
 pub const LAYER_NEGATIVE_TTL: u32 = 30;
 /// Targets of checks: pairs of a check and an address.
 pub const HEALTH_TARGETS_MAX: usize = 65_536;
+/// Names from an ALIAS record to its addresses: longer chains, and circles, have none.
+pub const ALIAS_HOPS_MAX: usize = 8;
 /// Sets that are named if an address is their last one.
 pub const LAST_SETS_SHOWN_MAX: usize = 10;

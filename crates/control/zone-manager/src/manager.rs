@@ -194,7 +194,7 @@ impl Manager {
                 round.report(move || promise.give(done));
             }
             Action::Health(verdicts, promise) => {
-                for zone in self.filter.judge(verdicts) {
+                for zone in self.filter.judge(&round.image, verdicts) {
                     round.image.put_zone(zone);
                     round.has_changed = true;
                 }
@@ -209,7 +209,7 @@ impl Manager {
                 promise.give(self.filter.last_of(address, check.as_deref(), LAST_SETS_SHOWN_MAX));
             }
             Action::Judged(zone, name, rtype, promise) => {
-                promise.give(self.filter.judged(&zone, &name, rtype));
+                promise.give(self.filter.judged(&round.image, &zone, &name, rtype));
             }
             Action::WhenLive(then) => {
                 self.live.push(LiveWaiter { sequence, generation: None, then });
@@ -361,11 +361,14 @@ impl Manager {
 
     /// Publishes the weights that have changed with time.
     fn publish_steps(&mut self) {
-        let stepped = self.filter.step();
-        if stepped.is_empty() {
+        if self.filter.until_step().is_none() {
             return;
         }
         let mut image = self.shared.publisher().newest().clone();
+        let stepped = self.filter.step(&image);
+        if stepped.is_empty() {
+            return;
+        }
         stepped.into_iter().for_each(|zone| image.put_zone(zone));
         self.publish(Round { image, has_changed: true, reports: Vec::new() });
     }
@@ -420,8 +423,10 @@ impl Manager {
             (state.served(origin), state.location(origin))
         };
         let key = catalog::key(origin);
+        let was_there = round.image.zone(origin).is_some_and(|zone| zone.facts().loaded);
+        let content = served.clone().flatten();
         let served = match served {
-            Some(Some(zone)) => Some(Some(self.filter.show(&key, zone, location))),
+            Some(Some(zone)) => Some(Some(self.filter.show(&round.image, &key, zone, location))),
             Some(None) => {
                 self.filter.forget(&key);
                 Some(None)
@@ -443,6 +448,9 @@ impl Manager {
                 let key = Arc::clone(image.key());
                 image.put_zone(Zone::unloaded(key, origin).into());
             }
+        }
+        for zone in self.filter.follow(image, origin, content.as_ref(), was_there) {
+            image.put_zone(zone);
         }
         round.has_changed = true;
     }

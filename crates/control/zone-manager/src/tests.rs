@@ -1,3 +1,4 @@
+mod aliases;
 mod health;
 mod ramps;
 mod simulation;
@@ -49,8 +50,8 @@ fn start_with(
     start: impl FnOnce(Image) -> io::Result<(ZonePublisher, PublisherThread)>,
 ) -> Fixture {
     let image = Image::new(Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5))));
-    let zone = zone(&image, "example.org.");
     let (publisher, running) = start(image).unwrap();
+    let zone = zone(&publisher.image(), "example.org.");
     let updates = publisher.start_source(settings(SourceKind::Kubernetes));
     updates.sync_zone(zone, None).wait().unwrap();
     Fixture { publisher, updates, running }

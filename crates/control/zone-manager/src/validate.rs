@@ -54,7 +54,29 @@ pub fn edit(edit: &mut Edit, origin: Name<'_>) -> Result<(), InvalidEdit> {
         invalid(field, rule, why.to_string())
     })?;
     value.data = set.into_records();
+    if rtype == Rtype::ALIAS {
+        alias(at, value.data.iter().map(|data| &**data), is_of_all)?;
+    }
     Ok(())
+}
+
+/// Validates the targets of an ALIAS record.
+fn alias<'d>(
+    owner: Name<'_>,
+    mut targets: impl Iterator<Item = &'d [u8]>,
+    is_of_all: bool,
+) -> Result<(), InvalidEdit> {
+    if !is_of_all {
+        let what = "of a view cannot be ALIAS: write its addresses".to_owned();
+        return Err(invalid("type", BrokenRule::SET_RULES, what));
+    }
+    match targets.find(|target| Name::parse(target) == Ok(owner)) {
+        Some(_) => {
+            let what = format!("{owner} stands for itself: it would have no address");
+            Err(invalid("data", BrokenRule::ALIAS_LOOP, what))
+        }
+        None => Ok(()),
+    }
 }
 
 /// Validates the name of a set, and makes it lower case.

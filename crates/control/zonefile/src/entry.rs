@@ -171,9 +171,10 @@ fn rtype(raw: &[u8], at: usize) -> Result<Rtype, EntryError> {
 /// Help for a type that only some other servers have, which compute addresses from it.
 fn pseudo_type(raw: &[u8]) -> Option<&'static str> {
     let is_one = |known: &&str| raw.eq_ignore_ascii_case(known.as_bytes());
-    ["ALIAS", "ANAME", "FLATTEN"].iter().any(is_one).then_some(
-        "other servers compute addresses from it: write the A and AAAA records of its target, or, \
-         below the apex, a CNAME record",
+    ["ANAME", "FLATTEN"].iter().any(is_one).then_some(
+        "other servers compute addresses from it: write an ALIAS record, which does, too, if its \
+         target is in a zone of this server; else the A and AAAA records of its target, or, below \
+         the apex, a CNAME record",
     )
 }
 

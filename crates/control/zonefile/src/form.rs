@@ -82,7 +82,7 @@ pub(crate) const fn form(rtype: Rtype) -> &'static [FieldPattern] {
     match rtype {
         Rtype::A => &[Ipv4],
         Rtype::AAAA => &[Ipv6],
-        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME => &[Name("a name")],
+        Rtype::NS | Rtype::CNAME | Rtype::PTR | Rtype::DNAME | Rtype::ALIAS => &[Name("a name")],
         Rtype::MD | Rtype::MF | Rtype::MB | Rtype::MG | Rtype::MR => &[Name("a name")],
         Rtype::MX | Rtype::AFSDB | Rtype::RT | Rtype::KX | Rtype::LP => {
             &[Number16("a number up to 65535"), Name("a name")]

@@ -79,6 +79,8 @@ rules! {
     TWICE = "duplicate" "Dunlin",
     /// A CNAME is alone at its name.
     CNAME_ALONE = "cname-alone" "RFC 1034 §3.6.2",
+    /// An ALIAS record is beside no addresses, and in no signed zone: it stands for addresses.
+    ALIAS_ADDRESSES = "alias-addresses" "Dunlin",
     /// Types with at most one record a name.
     SINGLE = "single" "RFC 2181 §10.1",
     /// One SOA record, at the apex.

@@ -78,6 +78,8 @@ numbers! {
     MAILA = 254 "MAILA", ANY = 255 "ANY", URI = 256 "URI", CAA = 257 "CAA", AVC = 258 "AVC",
     DOA = 259 "DOA", AMTRELAY = 260 "AMTRELAY", RESINFO = 261 "RESINFO", WALLET = 262 "WALLET",
     CLA = 263 "CLA", IPN = 264 "IPN", TA = 32768 "TA", DLV = 32769 "DLV",
+    // Of private use: no server asks another for it (decision 0088).
+    ALIAS = 65401 "ALIAS",
 }
 
 numbers! {

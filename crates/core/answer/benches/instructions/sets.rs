@@ -61,7 +61,7 @@ pub fn load_sets(names: u32, sets: Sets) -> Image {
     zone.change_all(&changes.collect::<Vec<_>>()).expect("sets");
     let mut choose = |_: image::Node<'_>, set: image::RecordSet<'_>| {
         let numbers = (0..set.count()).collect();
-        Some(ChosenRecords { ttl: 30, numbers, selection: sets.rules() })
+        Some(ChosenRecords { ttl: 30, numbers, selection: sets.rules() }.into())
     };
     let leaves = zone.changed_leaves(None);
     image.put_zone(Arc::new(zone.chosen(None, &leaves, ChosenSets::Ruled, &mut choose)));

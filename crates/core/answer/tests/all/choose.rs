@@ -58,7 +58,7 @@ fn zone(origin: &str, members: usize, rules: &AnswerRules) -> Zone {
     }
     let mut choose = |_: Node<'_>, set: RecordSet<'_>| {
         let numbers = (0..set.count()).collect();
-        Some(ChosenRecords { ttl: 7, numbers, selection: Some(rules.clone()) })
+        Some(ChosenRecords { ttl: 7, numbers, selection: Some(rules.clone()) }.into())
     };
     zone.chosen(None, &zone.changed_leaves(None), ChosenSets::Ruled, &mut choose)
 }

@@ -29,7 +29,7 @@ fn zones() -> Image {
         let part = AnswerRules { first: 1, others: 2, ..AnswerRules::default() };
         let selection = Some(part).filter(|_| node.name() == b"\x01p");
         let numbers = if selection.is_some() { vec![4, 0, 1, 2, 3] } else { Vec::new() };
-        Some(ChosenRecords { ttl: 7, numbers, selection })
+        Some(ChosenRecords { ttl: 7, numbers, selection }.into())
     };
     let leaves = zone.changed_leaves(None);
     image.put_zone(Arc::new(zone.chosen(None, &leaves, ChosenSets::Ruled, &mut choose)));

@@ -1,4 +1,5 @@
 mod aliases;
+mod fleet;
 mod health;
 mod ramps;
 mod simulation;

@@ -81,8 +81,8 @@ impl Records {
         }
     }
 
-    /// Notes where the clients of a record are. Endpoints with one host name share an SRV record: it
-    /// has the first of their locations, in whatever order a server got them.
+    /// Notes where the clients of a record are. Endpoints with one host name share an SRV record,
+    /// which has the first of their locations, in whatever order a server got them.
     pub fn locate(&mut self, place: Place, name: &[u8], rtype: Rtype, data: &[u8], path: &str) {
         if self.only.is_none_or(|only| only == place) {
             let of_set = self.locations.entry((place, name.into(), rtype)).or_default();

@@ -8,8 +8,9 @@ use std::path::Path;
 const LIBRARIES_MAX: usize = 220;
 
 /// Crates that only features need which the demo leaves out.
-const ABSENT: [&str; 13] = [
+const ABSENT: [&str; 14] = [
     "aya",
+    "cluster-parts",
     "cpus",
     "etcd-client",
     "h2",

@@ -229,7 +229,8 @@ mod tests {
         assert_eq!(violations(&crates), Vec::<String>::new());
         let mut sources = crates_with_sources(&crates);
         sources.sort_unstable();
-        assert_eq!(sources, ["records", "source-file", "source-kube", "zone-manager"]);
+        let expected = ["cluster-parts", "records", "source-file", "source-kube", "zone-manager"];
+        assert_eq!(sources, expected);
     }
 
     fn example(name: &str, layer: Layer, dependencies: &[&str]) -> Crate {

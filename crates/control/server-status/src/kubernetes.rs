@@ -47,6 +47,42 @@ pub struct KubernetesStatus {
     pub fleet_fault: Option<String>,
     /// Objects of the fleet that are ignored, and why; the first of them.
     pub unusable: Vec<String>,
+    /// The zones that clusters have together; `None`: there are none.
+    pub parts: Option<PartsStatus>,
+}
+
+/// The zones that clusters have together.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PartsStatus {
+    /// The zones.
+    pub zones: Vec<String>,
+    /// Whether the parts of all clusters were listed.
+    pub is_synced: bool,
+    /// Whether those of the saved state are served.
+    pub is_saved: bool,
+    /// The clusters with parts.
+    pub clusters: Vec<ClusterParts>,
+    /// Names with parts.
+    pub names: u64,
+    /// What cannot be merged, and why; the first of it.
+    pub conflicts: Vec<String>,
+    /// How much there is.
+    pub conflict_count: u64,
+    /// Why parts are not followed; `None`: they are.
+    pub error: Option<String>,
+    /// Why the parts cannot be saved; `None`: they can.
+    pub saving: Option<String>,
+}
+
+/// A cluster with parts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ClusterParts {
+    /// Its name.
+    pub name: String,
+    /// How many objects have parts.
+    pub parts: u64,
 }
 
 /// A stream of objects of one kind.

@@ -42,7 +42,7 @@ pub use health::HealthStatus;
 pub use held::HeldZone;
 pub use histogram::StatusHistogram;
 pub use hosts::HostsStatus;
-pub use kubernetes::{KubernetesStatus, KubernetesStream};
+pub use kubernetes::{ClusterParts, KubernetesStatus, KubernetesStream, PartsStatus};
 pub use networks::NetworkStatus;
 pub use process::Process;
 pub use readiness::hindrance;

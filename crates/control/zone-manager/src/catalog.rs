@@ -84,10 +84,11 @@ impl Catalog {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The owner of a zone; `None`: no source has it.
+    /// The owner of a zone; `None`: no source has it. Clusters that have parts of a zone own none.
     pub fn owner(&self, origin: Name<'_>) -> Option<ZoneOwner> {
         let state = self.state();
-        state.zones.get(&key(origin))?.first().map(|claim| state.owner(claim))
+        let mut claims = state.zones.get(&key(origin))?.iter();
+        claims.find(|claim| claim.kind != SourceKind::Parts).map(|claim| state.owner(claim))
     }
 
     /// All zones that a source has, in any order.
@@ -220,6 +221,13 @@ impl CatalogState {
     pub fn served(&self, origin: Name<'_>) -> Option<Option<Arc<Zone>>> {
         let claims = self.zones.get(&key(origin))?;
         Some(claims.iter().find_map(|claim| claim.content.served.clone()))
+    }
+
+    /// What the greatest of the lesser kinds has of a zone of this source.
+    pub fn hidden(&self, source: SourceId, origin: Name<'_>) -> Option<Arc<Zone>> {
+        let kind = self.sources[source.0].kind;
+        let lesser = self.zones.get(&key(origin))?.iter().filter(|claim| claim.kind < kind);
+        lesser.filter_map(|claim| claim.content.served.clone()).next()
     }
 
     /// Where members of the sets of a zone are that name no location, if its home says so.

@@ -14,6 +14,7 @@ mod edits;
 mod epoch;
 mod filter;
 mod health;
+mod hidden;
 pub mod hold;
 mod judge;
 pub mod limits;
@@ -34,6 +35,7 @@ pub use defaults::DefaultCheck;
 pub use epoch::Epoch;
 pub use filter::{JudgedMember, JudgedSet};
 pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass, TargetUse, ZoneKey};
+pub use hidden::HiddenZones;
 pub use model::{
     Change, Edit, Policy, Precondition, RECORDS_MAX, SetRules, SetValue, is_check_name,
 };

@@ -1,6 +1,7 @@
 //! The handle by which a source changes the zone data.
 use crate::answer::{Answer, Stopped, answer, block_on};
 use crate::epoch::Epoch;
+use crate::hidden::HiddenZones;
 use crate::hold::Evidence;
 use crate::queue::{Action, Judged, QueueFull, Sequence, SourceId, room, units};
 use crate::source::{Applied, Lane, Synced, Target};
@@ -102,6 +103,11 @@ impl UpdateSender {
     /// The content of a target that is served for this source.
     pub fn content(&self, target: &Target) -> Option<Arc<Zone>> {
         self.shared.catalog.state().content(self.id, target)
+    }
+
+    /// What sources of lesser kinds have of these zones, which this source hides.
+    pub fn hidden(&self, origins: Vec<NameBuf>) -> HiddenZones {
+        HiddenZones::new(Arc::clone(&self.shared), self.id, origins)
     }
 
     /// Whether newer content of a target is held.

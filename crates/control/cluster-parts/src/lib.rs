@@ -1,0 +1,16 @@
+//! Record sets that several Kubernetes clusters have together: the part of each, and the merge.
+//!
+//! Each cluster writes its own part. Each server has all parts, and merges them by a function of
+//! the parts alone, so all servers answer the same.
+#![forbid(unsafe_code)]
+
+pub mod limits;
+mod merge;
+mod part;
+mod parts;
+mod source;
+
+pub use merge::{Conflict, Merged, Own, merge};
+pub use part::{Part, PartKey, PartSet, object_key, read_object_key};
+pub use parts::{Parts, SetChange};
+pub use source::{PartsSource, Running, Settings, THREAD};

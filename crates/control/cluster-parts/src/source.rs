@@ -1,0 +1,477 @@
+//! The source: receives the parts of all clusters, and what the zones themselves have, and
+//! publishes the merge.
+use crate::limits::{BATCH_EVENTS_MAX, CONFLICTS_SHOWN, SAVE_INTERVAL, SERIAL_INTERVAL};
+use crate::merge::{Conflict, Own};
+use crate::part::{Part, PartKey};
+use crate::parts::{Parts, SetChange};
+use compile::Zone;
+use documents::{Lines, MapEvent};
+use model::SetValue;
+use serde::{Deserialize, Serialize};
+use server_status::{ClusterParts, PartsStatus};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{MissedTickBehavior, interval};
+use wire::{Name, NameBuf, Rtype};
+use zone_manager::hold::{Evidence, Verdict, judge};
+use zone_manager::{
+    Change, Edit, HiddenZones, HoldPolicy, Lane, Source, SourceKind, SourceSettings, Stopped,
+    SyncOutcome, Target, UpdateSender,
+};
+
+/// The name of the thread.
+pub const THREAD: &str = "clusters";
+
+const SOA_REFRESH: u32 = 7_200;
+const SOA_RETRY: u32 = 1_800;
+const SOA_EXPIRE: u32 = 86_400;
+
+/// The parts on disk (invariant I10).
+const SAVED: Lines = Lines {
+    file: "clusters.state",
+    head: "dunlin_parts_of_clusters",
+    format: 1,
+    what: "parts of clusters",
+    mode: 0o640,
+};
+
+#[derive(Deserialize, Serialize)]
+struct Saved {
+    key: String,
+    part: String,
+}
+
+/// What is merged.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The zones, in lower case.
+    pub zones: Vec<NameBuf>,
+    /// The TTL of SOA and NS records in seconds.
+    pub ttl: u32,
+    /// Seconds that the absence of records may be cached.
+    pub negative_ttl: u32,
+    /// Where the parts are saved; `None`: they are not.
+    pub folder: Option<PathBuf>,
+    /// How long a list is held that lost most of what was served.
+    pub hold: Duration,
+}
+
+/// The source of the parts of all clusters.
+#[derive(Debug)]
+pub struct PartsSource {
+    /// What is merged.
+    pub settings: Settings,
+    /// Receives what the clusters write, by keys such as `fra1-a/objects/parts/services/shop/web`.
+    pub events: mpsc::Receiver<MapEvent>,
+}
+
+/// The running source. It ends when this is dropped.
+pub struct Running {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    status: Arc<Mutex<PartsStatus>>,
+    conflicts: watch::Receiver<Arc<BTreeSet<Conflict>>>,
+}
+
+impl Running {
+    /// What is to be reported of it.
+    pub fn status(&self) -> PartsStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What cannot be merged, as it changes.
+    pub fn conflicts(&self) -> watch::Receiver<Arc<BTreeSet<Conflict>>> {
+        self.conflicts.clone()
+    }
+
+    /// Whether the thread ended by itself.
+    pub fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_some_and(std::thread::JoinHandle::is_finished)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread that merges parts of clusters panicked");
+        }
+    }
+}
+
+impl Source for PartsSource {
+    /// An error: the thread cannot be started.
+    type Started = std::io::Result<Running>;
+
+    fn settings(&self) -> SourceSettings {
+        SourceSettings {
+            name: THREAD.into(),
+            kind: SourceKind::Parts,
+            lane: Lane::Normal,
+            hold: HoldPolicy::Until(self.settings.hold),
+        }
+    }
+
+    fn start(self, updates: UpdateSender) -> Self::Started {
+        let Self { settings, events } = self;
+        let status = Arc::<Mutex<PartsStatus>>::default();
+        let (told, conflicts) = watch::channel(Arc::default());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel::<()>();
+        let shared = Arc::clone(&status);
+        let run = move || {
+            let mut worker = Worker::new(settings, updates, shared, told);
+            runtime.block_on(async {
+                tokio::select! {
+                    _ = stopped => {}
+                    _ = worker.run(events) => {}
+                }
+            });
+            worker.save();
+        };
+        let thread = std::thread::Builder::new().name(THREAD.into()).spawn(run)?;
+        Ok(Running { stop: Some(stop), thread: Some(thread), status, conflicts })
+    }
+}
+
+struct Worker {
+    settings: Settings,
+    updates: UpdateSender,
+    hidden: HiddenZones,
+    parts: Parts,
+    /// The SOA that a zone itself has.
+    own_soa: Vec<Option<SetValue>>,
+    /// What a list has not named yet; `None`: there is no list now.
+    missing: Option<BTreeSet<PartKey>>,
+    /// Parts that cannot be read, and why.
+    unusable: BTreeMap<PartKey, String>,
+    serial: u32,
+    is_published: bool,
+    is_changed: bool,
+    /// The serials are to change.
+    is_new: bool,
+    status: Arc<Mutex<PartsStatus>>,
+    conflicts: watch::Sender<Arc<BTreeSet<Conflict>>>,
+}
+
+impl Worker {
+    fn new(
+        settings: Settings,
+        updates: UpdateSender,
+        status: Arc<Mutex<PartsStatus>>,
+        conflicts: watch::Sender<Arc<BTreeSet<Conflict>>>,
+    ) -> Self {
+        for origin in &settings.zones {
+            updates.claim(origin.clone(), None);
+        }
+        let hidden = updates.hidden(settings.zones.clone());
+        let zones = settings.zones.iter().map(ToString::to_string).collect();
+        let known = PartsStatus { zones, ..PartsStatus::default() };
+        *status.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        Self {
+            parts: Parts::new(settings.zones.clone()),
+            own_soa: vec![None; settings.zones.len()],
+            settings,
+            updates,
+            hidden,
+            missing: None,
+            unusable: BTreeMap::new(),
+            serial: now_seconds(),
+            is_published: false,
+            is_changed: false,
+            is_new: false,
+            status,
+            conflicts,
+        }
+    }
+
+    fn edit_status(&self, edit: impl FnOnce(&mut PartsStatus)) {
+        edit(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    async fn run(&mut self, mut events: mpsc::Receiver<MapEvent>) -> Result<(), Stopped> {
+        self.load().await?;
+        let mut batch = Vec::new();
+        let (mut save, mut serial) = (interval(SAVE_INTERVAL), interval(SERIAL_INTERVAL));
+        save.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        serial.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                1.. = events.recv_many(&mut batch, BATCH_EVENTS_MAX) => {
+                    let events = std::mem::take(&mut batch);
+                    self.take(events).await?;
+                }
+                hidden = self.hidden.next() => {
+                    for (zone, content) in hidden? {
+                        let changes = self.take_own(zone, content.as_deref());
+                        self.apply(changes).await?;
+                    }
+                }
+                _ = save.tick() => self.save(),
+                _ = serial.tick() => self.renew_serial().await?,
+            }
+        }
+    }
+
+    /// Serves what was saved.
+    async fn load(&mut self) -> Result<(), Stopped> {
+        let Some(folder) = &self.settings.folder else { return Ok(()) };
+        match SAVED.load::<Saved>(folder) {
+            Ok(saved) if saved.is_empty() => Ok(()),
+            Ok(saved) => {
+                for Saved { key, part } in saved {
+                    if let Some(key) = PartKey::read(&key)
+                        && let Ok(part) = Part::read(part.as_bytes())
+                    {
+                        self.parts.put(key, Some(part));
+                    }
+                }
+                self.edit_status(|status| status.is_saved = true);
+                self.publish().await
+            }
+            Err(why) => {
+                tracing::error!("parts of clusters: {why}");
+                Ok(())
+            }
+        }
+    }
+
+    async fn take(&mut self, events: Vec<MapEvent>) -> Result<(), Stopped> {
+        let mut changes = Vec::new();
+        for event in events {
+            match event {
+                MapEvent::ListBegins => {
+                    self.missing = Some(self.parts.parts().keys().cloned().collect());
+                    self.unusable.clear();
+                }
+                MapEvent::Put(key, value) => {
+                    if let Some(key) = PartKey::read(&key) {
+                        changes.extend(self.put(key, value.as_deref()));
+                    }
+                }
+                MapEvent::State(state) => self.edit_status(|status| status.error = state.err()),
+                MapEvent::ListEnds => {
+                    let before = self.parts.names() as u64;
+                    let missing = self.missing.take().unwrap_or_default();
+                    changes.extend(missing.into_iter().flat_map(|key| self.parts.put(key, None)));
+                    self.edit_status(|status| (status.is_synced, status.is_saved) = (true, false));
+                    self.is_changed = true;
+                    let evidence = Evidence::listed(before, self.parts.names() as u64);
+                    if !self.is_published || judge(&evidence) == Verdict::Hold {
+                        changes.clear();
+                        self.publish().await?;
+                    }
+                }
+            }
+        }
+        self.apply(changes).await
+    }
+
+    /// A part came, changed, or went. One that cannot be read leaves what was known of it.
+    fn put(&mut self, key: PartKey, value: Option<&[u8]>) -> Vec<SetChange> {
+        if let Some(missing) = &mut self.missing {
+            missing.remove(&key);
+        }
+        self.unusable.remove(&key);
+        self.is_changed = true;
+        match value.map(Part::read).transpose() {
+            Ok(part) => self.parts.put(key, part),
+            Err(why) => {
+                tracing::error!("the part {key} is ignored: {why}");
+                if self.unusable.len() < CONFLICTS_SHOWN {
+                    self.unusable.insert(key, why);
+                }
+                Vec::new()
+            }
+        }
+    }
+
+    /// What a zone itself has.
+    fn take_own(&mut self, zone: usize, content: Option<&Zone>) -> Vec<SetChange> {
+        let (mut own, mut soa) = (Own::new(), None);
+        for node in content.into_iter().flat_map(Zone::nodes) {
+            let origin = self.settings.zones[zone].as_name();
+            let Ok(name) = NameBuf::joined(node.name(), origin) else { continue };
+            for set in node.sets() {
+                let (rtype, value) = (set.rtype(), SetValue::from(set));
+                match rtype {
+                    Rtype::SOA => soa = Some(value),
+                    _ => drop(own.insert((name.as_name().as_bytes().into(), rtype), value)),
+                }
+            }
+        }
+        self.own_soa[zone] = soa;
+        self.is_new = true;
+        self.parts.set_own(zone, own)
+    }
+
+    /// The SOA of a zone, and an NS record if the zone itself has none.
+    fn apex(&self, zone: usize) -> Vec<Edit> {
+        let origin = &self.settings.zones[zone];
+        let below = |label: &[u8]| {
+            NameBuf::with_label(label, origin.as_name()).unwrap_or_else(|_| origin.clone())
+        };
+        let server = below(b"ns");
+        let soa = self.own_soa[zone].clone().unwrap_or_else(|| {
+            let mut data = server.as_name().as_bytes().to_vec();
+            data.extend_from_slice(below(b"hostmaster").as_name().as_bytes());
+            let times = [0, SOA_REFRESH, SOA_RETRY, SOA_EXPIRE, self.settings.negative_ttl];
+            times.iter().for_each(|number| data.extend_from_slice(&number.to_be_bytes()));
+            SetValue::new(self.settings.ttl, vec![data.into()])
+        });
+        let soa = SetValue {
+            data: soa.data.into_iter().map(|data| with_serial(data, self.serial)).collect(),
+            ..soa
+        };
+        let mut edits = vec![Edit::put(origin.clone(), Rtype::SOA, soa)];
+        if self.own_soa[zone].is_none() {
+            let ns = SetValue::new(self.settings.ttl, vec![server.as_name().as_bytes().into()]);
+            edits.push(Edit::put(origin.clone(), Rtype::NS, ns));
+        }
+        edits
+    }
+
+    /// Publishes all sets in place of those before, unless they lost too much.
+    async fn publish(&mut self) -> Result<(), Stopped> {
+        self.is_published = true;
+        for zone in 0..self.settings.zones.len() {
+            let target = Target::Zone(self.settings.zones[zone].clone());
+            let apex = self.apex(zone);
+            let server = NameBuf::with_label(b"ns", self.settings.zones[zone].as_name());
+            let mut epoch = self.updates.full_sync(target.clone());
+            let all = self.parts.all(zone).map(edit);
+            for change in apex.into_iter().chain(all) {
+                if let Err(why) = epoch.put(change) {
+                    tracing::warn!("a record of clusters is not served: {why}");
+                }
+            }
+            if let Ok(server) = server {
+                let _ = epoch.put(Change::AddName(server));
+            }
+            if let SyncOutcome::Refused(why) = epoch.commit().await?.outcome {
+                tracing::error!(%target, "parts of clusters are not served: {why}");
+            }
+        }
+        Ok(())
+    }
+
+    async fn apply(&mut self, changes: Vec<SetChange>) -> Result<(), Stopped> {
+        if changes.is_empty() || !self.is_published {
+            return Ok(());
+        }
+        self.is_new = true;
+        let mut by_zone: BTreeMap<usize, Vec<Change>> = BTreeMap::new();
+        for change in changes {
+            by_zone.entry(change.zone).or_default().push(edit(change).into());
+        }
+        self.send(by_zone).await
+    }
+
+    async fn send(&mut self, by_zone: BTreeMap<usize, Vec<Change>>) -> Result<(), Stopped> {
+        let mut answers = Vec::new();
+        for (zone, changes) in by_zone {
+            let target = Target::Zone(self.settings.zones[zone].clone());
+            answers.push(self.updates.apply(target, changes).await?);
+        }
+        for answer in answers {
+            for refused in answer.await?.results.into_iter().filter_map(Result::err) {
+                tracing::warn!("a record of clusters is not served: {refused}");
+            }
+        }
+        Ok(())
+    }
+
+    async fn renew_serial(&mut self) -> Result<(), Stopped> {
+        self.report();
+        if !self.is_published || !std::mem::take(&mut self.is_new) {
+            return Ok(());
+        }
+        let now = now_seconds();
+        let is_later = now.wrapping_sub(self.serial) as i32 > 0;
+        self.serial = if is_later { now } else { self.serial.wrapping_add(1) };
+        let zones = 0..self.settings.zones.len();
+        let apex = |zone| (zone, self.apex(zone).into_iter().map(Change::from).collect());
+        self.send(zones.map(apex).collect()).await
+    }
+
+    fn report(&self) {
+        let conflicts: BTreeSet<Conflict> = self.parts.conflicts().collect();
+        let mut clusters: BTreeMap<&str, u64> = BTreeMap::new();
+        for key in self.parts.parts().keys() {
+            *clusters.entry(&key.cluster).or_default() += 1;
+        }
+        let clusters = clusters.into_iter();
+        let clusters = clusters.map(|(name, parts)| ClusterParts { name: name.into(), parts });
+        let unusable = self.unusable.iter().map(|(key, why)| format!("{key}: {why}"));
+        let shown = conflicts.iter().map(ToString::to_string).chain(unusable);
+        self.edit_status(|status| {
+            status.names = self.parts.names() as u64;
+            status.clusters = clusters.collect();
+            status.conflict_count = (conflicts.len() + self.unusable.len()) as u64;
+            status.conflicts = shown.take(CONFLICTS_SHOWN).collect();
+        });
+        for new in conflicts.difference(&self.conflicts.borrow()).take(CONFLICTS_SHOWN) {
+            tracing::warn!("cannot be merged: {new}");
+        }
+        self.conflicts.send_if_modified(|known| {
+            let is_other = **known != conflicts;
+            if is_other {
+                *known = Arc::new(conflicts);
+            }
+            is_other
+        });
+    }
+
+    fn is_held(&self) -> bool {
+        let mut zones = self.settings.zones.iter();
+        zones.any(|zone| self.updates.is_held(&Target::Zone(zone.clone())))
+    }
+
+    /// Saves the parts if they changed, are whole, and are believed.
+    fn save(&mut self) {
+        let Some(folder) = &self.settings.folder else { return };
+        if !self.is_changed || self.missing.is_some() || !self.is_published || self.is_held() {
+            return;
+        }
+        let text = |part: &Part| String::from_utf8(part.write()).unwrap_or_default();
+        let parts = self.parts.parts().iter();
+        let lines = parts.map(|(key, part)| Saved { key: key.write(), part: text(part) });
+        let saved = SAVED.save(folder, lines);
+        self.is_changed = saved.is_err();
+        if let Err(why) = &saved {
+            tracing::error!("parts of clusters: {why}; it is retried");
+        }
+        self.edit_status(|status| status.saving = saved.err());
+    }
+}
+
+fn edit(change: SetChange) -> Edit {
+    let SetChange { name, rtype, put, .. } = change;
+    match put {
+        Some(value) => Edit::put(name, rtype, value),
+        None => Edit::remove(name, rtype),
+    }
+}
+
+/// The data of an SOA with another serial, which is behind its two names.
+fn with_serial(data: Box<[u8]>, serial: u32) -> Box<[u8]> {
+    let mut data = data;
+    let names = Name::parse(&data).map(|name| name.len());
+    let at = names.and_then(|one| Ok(one + Name::parse(&data[one..])?.len()));
+    if let Ok(at) = at
+        && let Some(place) = data.get_mut(at..at + 4)
+    {
+        place.copy_from_slice(&serial.to_be_bytes());
+    }
+    data
+}
+
+/// Seconds since 1970, as the serial of a zone.
+fn now_seconds() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() as u32
+}

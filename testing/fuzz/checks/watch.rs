@@ -12,8 +12,8 @@ use wire::{Name, NameBuf};
 
 /// How endpoints are named.
 const NAMINGS: [EndpointNaming; 2] = [
-    EndpointNaming { pod_names: false, zonal: false, all_ports: false },
-    EndpointNaming { pod_names: true, zonal: true, all_ports: true },
+    EndpointNaming { pod_names: false, zonal: false, all_ports: false, shared: false },
+    EndpointNaming { pod_names: true, zonal: true, all_ports: true, shared: true },
 ];
 
 /// The bits of the first byte say what the others are: of which kind of object, the lines of a
@@ -23,7 +23,9 @@ pub fn check(bytes: &[u8]) {
     let naming = NAMINGS[usize::from(first >> 7)];
     let length = usize::from(first >> 3 & 7) + 1;
     match first & 7 {
-        0 => objects::<Services>(bytes, length, naming, Shared::Service),
+        0 => objects::<Services>(bytes, length, naming, |object, kept| {
+            Shared::Service(object, kept.map(|kept| (kept.service, kept.check)))
+        }),
         1 => objects::<Slices>(bytes, length, naming, |name, kept| {
             Shared::Slice(name, kept.map(Into::into))
         }),

@@ -254,6 +254,8 @@ impl Worker {
                         changes.extend(self.put(key, value.as_deref()));
                     }
                 }
+                // A cluster that is retired loses its keys.
+                MapEvent::Retired => {}
                 MapEvent::State(state) => self.edit_status(|status| status.error = state.err()),
                 MapEvent::ListEnds => {
                     let before = self.parts.names() as u64;

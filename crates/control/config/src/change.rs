@@ -260,6 +260,9 @@ mod tests {
         kubernetes.hold_time = "1m"
         kubernetes.check = "tcp"
         kubernetes.check_cluster_ips = true
+        kubernetes.shared = "a"
+        kubernetes.shared_addresses = ["cluster_ip"]
+        kubernetes.shared_selector = "a"
         health.allow = ["10.0.0.0/8"]
         health.ttl_max = "5s"
         health.vantage = 3

@@ -1,4 +1,6 @@
 //! `[kubernetes]`: the names of a cluster, from its API server.
+mod shared;
+
 use super::section::Section;
 use super::{units, values};
 use crate::health::KnownChecks;
@@ -7,6 +9,7 @@ use crate::limits::{
     KUBERNETES_ZONES_MAX, TEXT_LEN_MAX,
 };
 use image::Location;
+pub use shared::{LabelCondition, SharedAddresses, SharedZone};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use toml::de::DeValue;
@@ -62,6 +65,8 @@ pub struct Kubernetes {
     pub check_cluster_ips: bool,
     /// How long a list is held that lost most of what was served.
     pub hold_time: Duration,
+    /// A zone that it shares with other clusters.
+    pub shared: SharedZone,
 }
 
 /// Which names services have.
@@ -85,7 +90,12 @@ pub enum PodNames {
 }
 
 impl Kubernetes {
-    pub(super) fn read(mut section: Section<'_, '_>, config: &Path, known: &KnownChecks) -> Self {
+    pub(super) fn read(
+        mut section: Section<'_, '_>,
+        config: &Path,
+        known: &KnownChecks,
+        is_fleet: bool,
+    ) -> Self {
         let folder = config.parent().unwrap_or(Path::new(""));
         let pods = [
             ("disabled", PodNames::Disabled),
@@ -145,8 +155,10 @@ impl Kubernetes {
                 Duration::from_secs(600),
                 units::duration(KUBERNETES_HOLD),
             ),
+            shared: SharedZone::read(&mut section),
         };
         kubernetes.check(&mut section);
+        kubernetes.check_shared(&mut section, is_fleet);
         section.close();
         kubernetes
     }
@@ -154,6 +166,24 @@ impl Kubernetes {
     /// Whether a cluster is watched.
     pub fn is_wanted(&self) -> bool {
         !self.zones.is_empty()
+    }
+
+    fn check_shared(&self, section: &mut Section<'_, '_>, is_fleet: bool) {
+        let Some(shared) = &self.shared.origin else { return };
+        if self.zones.is_empty() {
+            section.missing("zones");
+        }
+        let mut zones = self.zones.iter().chain(&self.multicluster_zones);
+        let is_same = |zone: &NameBuf| {
+            zone.as_name().as_bytes().eq_ignore_ascii_case(shared.as_name().as_bytes())
+        };
+        if zones.any(is_same) {
+            section.wrong("shared", "is in `zones`, too", "name another zone");
+        }
+        if is_fleet && self.cluster.is_empty() {
+            let help = "set `cluster`: the keys in etcd begin with it";
+            section.wrong("shared", "needs the name of the cluster", help);
+        }
     }
 
     fn check(&self, section: &mut Section<'_, '_>) {

@@ -35,7 +35,7 @@ pub use feature::{FEATURE_HELP, Feature};
 pub use file_watch::FileWatch;
 pub use forward::{Cache, Forward, Mode};
 pub use health::{Health, read_check_keys};
-pub use kubernetes::{Compat, Kubernetes, PodNames};
+pub use kubernetes::{Compat, Kubernetes, LabelCondition, PodNames, SharedAddresses, SharedZone};
 pub use names::Hosts;
 pub use network::{DenyAnswer, Ecs, Network, NetworkNames, PodSelector};
 pub use operate::{
@@ -224,14 +224,15 @@ impl Config {
         let upstream = Upstream::read(root.section("upstream", "[upstream]"));
         let cache = Cache::read(root.section("cache", "[cache]"));
         let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
+        let store = Store::read(root.section("store", "[store]"), server.data_dir.is_some());
         let mut health = Health::read(root.section("health", "[health]"), file);
         health.read_checks(root.section("check", "[check]"), file);
-        let store = Store::read(root.section("store", "[store]"), server.data_dir.is_some());
         let etcd = Etcd::read(root.section("etcd", "[etcd]"), file, store.kind);
         let api = Api::read(root.section("api", "[api]"), store.kind);
         let checks = KnownChecks::new(&health, store.kind != StoreKind::None);
-        let kubernetes =
-            Kubernetes::read(root.section("kubernetes", "[kubernetes]"), file, &checks);
+        let is_fleet = store.kind == StoreKind::Etcd;
+        let section = root.section("kubernetes", "[kubernetes]");
+        let kubernetes = Kubernetes::read(section, file, &checks, is_fleet);
         let rewrites = names::read_rewrites(&mut root);
         let ecs = Ecs::read(root.section("ecs", "[ecs]"));
         let (networks, used) = Network::read_all(&mut root, file, kubernetes.is_wanted());

@@ -80,6 +80,8 @@ pub const CLUSTER_NAME_LEN_MAX: usize = 63;
 pub const NETWORK_NAMESPACES_MAX: usize = 256;
 /// Labels that the Pods of one network have.
 pub const NETWORK_POD_LABELS_MAX: usize = 16;
+/// Conditions on the labels of services.
+pub const KUBERNETES_SELECTOR_MAX: usize = 32;
 /// Zones of a Kubernetes cluster.
 pub const KUBERNETES_ZONES_MAX: usize = 16;
 /// Namespaces of a cluster that are named one by one.

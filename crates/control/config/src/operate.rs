@@ -383,6 +383,7 @@ impl Level {
         "admin",
         "announcer",
         "api",
+        "cluster-parts",
         "control-messages",
         "data-plane",
         "durable",

@@ -53,6 +53,7 @@ pub(super) fn read_all<'z>(
     let (mut earlier, mut sites) = (Earlier::default(), Vec::new());
     let of_files = zones.map(|zone| (key(zone), Home::File));
     let of_cluster = cluster.zones.iter().chain(&cluster.multicluster_zones);
+    let of_cluster = of_cluster.chain(&cluster.shared.origin);
     earlier.homes.extend(of_cluster.map(|zone| (key(zone), Home::Cluster)));
     earlier.homes.extend(of_files);
     root.sections("site", "[[site]]", SITES_MAX, |mut section| {

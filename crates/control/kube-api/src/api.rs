@@ -66,6 +66,11 @@ impl Api {
         Ok(Self { connection, time_max: REQUEST_TIME_MAX })
     }
 
+    /// The API server that is reached so, once it is first used.
+    pub fn to(access: Access) -> Self {
+        Self { connection: Connection::new(access), time_max: REQUEST_TIME_MAX }
+    }
+
     /// The API server of a client, whose requests may take so long.
     #[cfg(any(test, feature = "lying-server"))]
     pub fn of(client: Client, time_max: Duration) -> Self {

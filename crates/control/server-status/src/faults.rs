@@ -66,6 +66,7 @@ const RULES: &[(&str, FindFault)] = &[
     ("kubernetes_skipped", |status| skipped(cluster(status)?)),
     ("kubernetes_not_saved", |status| cluster(status)?.saving.clone()),
     ("kubernetes_not_shared", |status| unshared(cluster(status)?)),
+    ("kubernetes_parts_outdated", |status| outdated_parts(cluster(status)?)),
     ("health_no_prober", |status| without_prober(health(status)?)),
     ("health_none_up", |status| none_up(health(status)?)),
     ("health_open_set", |status| open_sets(health(status)?)),
@@ -352,6 +353,12 @@ fn unshared(cluster: &KubernetesStatus) -> Option<String> {
     let why = cluster.fleet_fault.as_ref().map(|why| format!("objects cannot be written: {why}"));
     let ignored = || Some(format!("objects in etcd are ignored: {}", cluster.unusable.first()?));
     why.or_else(ignored)
+}
+
+fn outdated_parts(cluster: &KubernetesStatus) -> Option<String> {
+    let parts = cluster.parts.as_ref()?;
+    let why = parts.error.as_ref().map(|why| format!("parts of clusters are not followed: {why}"));
+    why.or_else(|| Some(format!("parts of clusters are not saved: {}", parts.saving.as_ref()?)))
 }
 
 fn without_prober(health: &HealthStatus) -> Option<String> {

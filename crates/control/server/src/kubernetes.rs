@@ -1,7 +1,8 @@
 //! The names of a Kubernetes cluster: from the config to the source.
 use crate::documents::Documents;
 use crate::etcd::EtcdMap;
-use config::Config;
+use cluster_parts::PartsSource;
+use config::{Config, LabelCondition as Condition, SharedAddresses};
 use data_plane::KnownClients;
 use server_status::KubernetesStatus;
 use source_kube::client::Access;
@@ -9,11 +10,12 @@ use source_kube::clients::{ClientNode, ClientSettings, Clients};
 use source_kube::cluster::{Exposed, ObjectName};
 use source_kube::limits::Bounds;
 use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
-use source_kube::source::{self, FleetPart, KubernetesSource, Running, Settings};
+use source_kube::shared_zone::{AddressKind, LabelCondition, SharedZone};
+use source_kube::source::{self, FleetPart, KubernetesSource, Running, Settings, SharedPart};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use zone_manager::ZonePublisher;
 
 /// The map of the fleet that has the objects of a cluster: that of its name, or of the cluster
@@ -25,20 +27,30 @@ fn map_name(config: &config::Kubernetes) -> String {
     }
 }
 
+/// Keys of the parts of clusters contain this.
+const PARTS: &str = "/objects/parts/";
+/// Parts of this cluster that wait to be merged, where there is no fleet.
+const LOCAL_PARTS_MAX: usize = 1024;
+
 /// The thread.
 pub const THREAD: &str = source::THREAD;
+/// The thread that merges parts of clusters.
+pub const PARTS_THREAD: &str = cluster_parts::THREAD;
 
 /// The source of the names of a cluster.
 pub struct Kubernetes {
     source: Running,
     /// What it exchanges with the fleet; `None`: there is none.
     _map: Option<EtcdMap>,
+    /// The zone that clusters share.
+    shared: Option<Shared>,
 }
 
 impl Kubernetes {
     /// Its status.
     pub fn status(&self) -> KubernetesStatus {
-        self.source.status()
+        let parts = self.shared.as_ref().map(|shared| shared.parts.status());
+        KubernetesStatus { parts, ..self.source.status() }
     }
 
     /// The clients of the cluster, as they change.
@@ -48,7 +60,8 @@ impl Kubernetes {
 
     /// Whether its thread ended by itself.
     pub fn has_failed(&self) -> bool {
-        self.source.has_failed()
+        let has_failed = |shared: &Shared| shared.parts.has_failed();
+        self.source.has_failed() || self.shared.as_ref().is_some_and(has_failed)
     }
 }
 
@@ -122,10 +135,78 @@ pub fn start(
             (Some(map), Some(FleetPart::Follows(events)))
         }
     };
+    let (shared, of_cluster) = Shared::start(config, manager, documents)?.unzip();
     let clients = client_settings(config);
-    let settings = Settings { clients, ..settings(kubernetes, data_dir) };
+    let settings = Settings { clients, shared: of_cluster, ..settings(kubernetes, data_dir) };
     let source = manager.start_source(KubernetesSource { settings, fleet: part })?;
-    Ok(Some(Kubernetes { source, _map: map }))
+    Ok(Some(Kubernetes { source, _map: map, shared }))
+}
+
+/// The zone that clusters share.
+struct Shared {
+    parts: cluster_parts::Running,
+    /// Follows the parts of all clusters in the fleet; `None`: there is none.
+    _map: Option<EtcdMap>,
+}
+
+impl Shared {
+    /// Starts to merge the parts of all clusters, if the config names a zone; and what the source
+    /// of this cluster needs to know of it.
+    fn start(
+        config: &Config,
+        manager: &ZonePublisher,
+        documents: &Documents,
+    ) -> io::Result<Option<(Self, SharedPart)>> {
+        let (kubernetes, data_dir) = (&config.kubernetes, config.server.folder());
+        let Some(zone) = shared_zone(kubernetes) else { return Ok(None) };
+        let (map, local, events) = match documents.link.as_ref().zip(data_dir) {
+            Some((link, folder)) => {
+                let (map, events) = EtcdMap::follow_clusters(link, folder, PARTS);
+                (Some(map), None, events)
+            }
+            None => {
+                let (local, events) = mpsc::channel(LOCAL_PARTS_MAX);
+                (None, Some(local), events)
+            }
+        };
+        let settings = cluster_parts::Settings {
+            zones: vec![zone.origin.clone()],
+            ttl: zone.ttl,
+            negative_ttl: kubernetes.negative_ttl.as_secs() as u32,
+            folder: data_dir.map(Path::to_owned),
+            hold: kubernetes.hold_time,
+        };
+        let parts = manager.start_source(PartsSource { settings, events })?;
+        let of_cluster = SharedPart {
+            zone: Arc::new(zone),
+            cluster: kubernetes.cluster.as_str().into(),
+            local,
+            conflicts: parts.conflicts(),
+        };
+        Ok(Some((Self { parts, _map: map }, of_cluster)))
+    }
+}
+
+fn shared_zone(config: &config::Kubernetes) -> Option<SharedZone> {
+    let kind = |kind: &SharedAddresses| match kind {
+        SharedAddresses::LoadBalancer => AddressKind::LoadBalancer,
+        SharedAddresses::Endpoints => AddressKind::Endpoints,
+        SharedAddresses::ClusterIp => AddressKind::ClusterIp,
+        SharedAddresses::ExternalIps => AddressKind::ExternalIps,
+    };
+    let condition = |condition: &Condition| match condition.clone() {
+        Condition::Is(key, value) => LabelCondition::Is(key, value),
+        Condition::IsNot(key, value) => LabelCondition::IsNot(key, value),
+        Condition::Exists(key) => LabelCondition::Exists(key),
+        Condition::Absent(key) => LabelCondition::Absent(key),
+    };
+    Some(SharedZone {
+        origin: config.shared.origin.clone()?,
+        addresses: config.shared.addresses.iter().map(kind).collect(),
+        selector: config.shared.selector.iter().map(condition).collect(),
+        ttl: config.ttl.as_secs() as u32,
+        location: config.location.as_str().into(),
+    })
 }
 
 fn settings(config: &config::Kubernetes, data_dir: Option<&Path>) -> Settings {
@@ -178,6 +259,7 @@ fn settings(config: &config::Kubernetes, data_dir: Option<&Path>) -> Settings {
         folder: data_dir.map(Path::to_owned),
         hold: config.hold_time,
         clients: None,
+        shared: None,
         bounds: Bounds::default(),
     }
 }

@@ -1,6 +1,6 @@
 //! The sources of records, the zone manager that publishes them, and the health of their addresses.
 use crate::documents::Documents;
-use crate::kubernetes::{self, ClientFeed, Kubernetes, THREAD as CLUSTER};
+use crate::kubernetes::{self, ClientFeed, Kubernetes, PARTS_THREAD, THREAD as CLUSTER};
 use crate::limits::{CLUSTER_POLL_INTERVAL, KUBERNETES_START_MAX};
 use crate::prober;
 use crate::sites::{Sites, THREAD as SITES};
@@ -165,7 +165,7 @@ impl Sources {
 
     /// The names of their threads, in the order in which they end.
     pub fn thread_names() -> impl Iterator<Item = String> {
-        let names = [source_file::LOADER, source_file::SAVER, CLUSTER, PROBER];
+        let names = [source_file::LOADER, source_file::SAVER, CLUSTER, PARTS_THREAD, PROBER];
         names.into_iter().chain([TRANSFERS, SITES, WRITER, CONTROL]).map(str::to_owned)
     }
 

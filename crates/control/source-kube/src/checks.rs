@@ -149,16 +149,21 @@ impl Checks {
     }
 
     /// The checks that are named in vain, the first of them, and how many there are. `None`:
-    /// nothing has changed since the last call.
-    pub fn unused(&mut self) -> Option<(Vec<UnusedCheck>, usize)> {
+    /// nothing has changed since the last call. A service that `has_part` uses its check in the
+    /// zone that clusters share.
+    pub fn unused(
+        &mut self,
+        has_part: impl Fn(KeyRef<'_>) -> bool,
+    ) -> Option<(Vec<UnusedCheck>, usize)> {
         std::mem::take(&mut self.is_changed).then_some(())?;
         let mut unused: Vec<UnusedCheck> = self
             .named
             .iter()
-            .filter_map(|((_, of, name), (check, can_have))| {
+            .filter_map(|((is_import, of, name), (check, can_have))| {
                 let why = match can_have {
                     _ if !self.can_check => WITH_FALLTHROUGH,
                     _ if *check == *CHECK_OFF => return None,
+                    false if has_part((is_import, of, name)) => return None,
                     false if self.has_cluster_ips => "an external name has no check",
                     false => "only headless services have checks",
                     true if !self.known.contains(&*check) => "there is no such check",

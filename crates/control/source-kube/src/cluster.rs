@@ -5,13 +5,15 @@
 //! endpoints is kept, unless they have names, too ([`Compat::CoreDns`](crate::names::Compat)).
 mod content;
 mod hints;
+pub(crate) mod parts;
 mod pods;
 
 use crate::checks::Checks;
 use crate::names::{Naming, ServiceView};
-use crate::objects::{KeptSliceOf, Service, ServiceKind, Slice, SliceOf};
+use crate::objects::{KeptSliceOf, Service, ServiceKind, SharedService, Slice, SliceOf};
 use crate::packed::{KeyRef, Table};
 use crate::records::{Place, RecordChange, Records, changes};
+use crate::shared_zone::SharedZone;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -103,6 +105,10 @@ pub struct Cluster {
     /// The service of each slice, in the same namespace, and whether that is imported.
     slices: Table<(bool, Box<str>)>,
     pub(crate) checks: Checks,
+    /// The zone that clusters share; `None`: there is none.
+    shared_zone: Option<Arc<SharedZone>>,
+    /// What services say of their parts in it.
+    shared: Table<SharedService>,
     /// Services and endpoints among them.
     totals: (u64, u64),
     pub(crate) namespaces: HashSet<Box<str>>,
@@ -141,6 +147,8 @@ impl Cluster {
             naming,
             exposed,
             checks,
+            shared_zone: None,
+            shared: Table::new(),
             services: Table::new(),
             slices: Table::new(),
             totals: (0, 0),
@@ -159,6 +167,7 @@ impl Cluster {
         let mut other = Self::new(naming, exposed, self.serial);
         other.checks.know(self.checks.known());
         other.checks.configured_as(&self.checks);
+        other.shared_zone = self.shared_zone.clone();
         other.is_quiet = true;
         fill(&mut other);
         other.is_quiet = false;
@@ -179,8 +188,8 @@ impl Cluster {
     /// About as many names as are served: those of namespaces that do not exist are not.
     pub fn names(&self) -> u64 {
         let services = self.services.iter().filter(|((_, of, _), _)| self.is_exposed(of));
-        let of_services =
-            services.map(|(_, entry)| entry.service.as_ref().map_or(0, |_| 1 + entry.endpoints()));
+        let of_services = services
+            .map(|(_, entry)| entry.service.as_ref().map_or(0, |_| 1 + self.endpoints_of(&entry)));
         let pods = self.pod_addresses.keys().filter(|(namespace, _)| self.is_exposed(namespace));
         let namespaces = self.namespaces.iter().filter(|name| self.is_exposed(name));
         of_services.sum::<u64>() + pods.count() as u64 + namespaces.count() as u64
@@ -261,10 +270,15 @@ impl Cluster {
         changes(old, self.apex())
     }
 
+    /// The endpoints of a service that have names.
+    fn endpoints_of(&self, entry: &Entry) -> u64 {
+        if self.are_for_parts(entry) { 0 } else { entry.endpoints() }
+    }
+
     fn count(&mut self, entry: &Entry, change: fn(u64, u64) -> u64) {
         let (services, endpoints) = self.totals;
         let service = u64::from(entry.service.is_some());
-        self.totals = (change(services, service), change(endpoints, entry.endpoints()));
+        self.totals = (change(services, service), change(endpoints, self.endpoints_of(entry)));
     }
 
     /// Changes a service by a function; the records that change.
@@ -304,12 +318,16 @@ impl Cluster {
         let mut lacks_endpoints = false;
         let (is_import, object) = key.clone();
         let naming = Arc::clone(&self.naming);
+        if service.is_none() && !is_import {
+            self.set_shared(&object, None);
+        }
+        let has_part = self.part_needs_endpoints(key_ref(&key));
         let changed = self.edit(key, |entry, checks| {
             let kind = service.as_ref().map(|service| &service.kind);
             checks.name((is_import, &object.namespace, &object.name), check, kind);
             entry.service = service;
             let (needs_endpoints, may_be_headless) =
-                (entry.needs_endpoints(&naming), entry.may_be_headless());
+                (entry.needs_endpoints(&naming) || has_part, entry.may_be_headless());
             lacks_endpoints = needs_endpoints
                 && entry.service.is_some()
                 && entry.slices.iter().any(|kept| kept.slice.is_none() && kept.ready > 0);
@@ -385,12 +403,13 @@ impl Cluster {
         };
         let key = (is_import, ObjectName::new(&namespace, &service));
         let naming = Arc::clone(&self.naming);
+        let has_part = self.part_needs_endpoints(key_ref(&key));
         changed.extend(self.edit(key, |entry, checks| {
             let terminating = terminating.as_deref().filter(|_| entry.may_be_headless());
             checks.terminating.set((false, &namespace, &name), terminating);
             let hints = hints.filter(|_| !is_import && entry.may_be_headless());
             checks.hints.set((false, &namespace, &name), hints.as_ref());
-            let slice = slice.filter(|_| entry.needs_endpoints(&naming));
+            let slice = slice.filter(|_| entry.needs_endpoints(&naming) || has_part);
             let kept = KeptSlice { name, ready, slice };
             match entry.slices.iter_mut().find(|other| other.name == kept.name) {
                 Some(other) => *other = kept,

@@ -1,8 +1,10 @@
 //! The objects of a cluster, as the servers of a fleet share them: each is a key, and its value is
 //! JSON. One server that watches the API server writes them; those that do not watch it follow.
+use crate::cluster::parts::SERVICES;
 use crate::cluster::{Cluster, ObjectName};
 use crate::objects::{Hints, KeptSliceOf, Service, Slice};
 use crate::records::RecordChange;
+use cluster_parts::{object_key, read_object_key};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
@@ -112,7 +114,8 @@ pub(crate) fn keys(cluster: &Cluster) -> impl Iterator<Item = String> {
     let imports = cluster.service_names(true).map(|object| key(2, &object));
     let slices = cluster.slice_names().map(|object| key(3, &object));
     let pods = cluster.pod_names().map(|object| key(4, object));
-    namespaces.chain(services).chain(imports).chain(slices).chain(pods)
+    let parts = cluster.part_names().map(|of| object_key(SERVICES, &of.namespace, &of.name));
+    namespaces.chain(services).chain(imports).chain(slices).chain(pods).chain(parts)
 }
 
 /// The kind and the name of an object; `None`: it is not the key of one.
@@ -132,6 +135,11 @@ fn read_key(key: &str) -> Option<(usize, ObjectName)> {
 /// # Panics
 /// Never: what is known of an object is JSON.
 pub(crate) fn value(cluster: &Cluster, key: &str) -> Option<Vec<u8>> {
+    if let Some((kind, namespace, name)) = read_object_key(key) {
+        let object = ObjectName::new(namespace, name);
+        let part = (kind == SERVICES).then(|| cluster.part(&object)).flatten();
+        return part.map(|part| part.write());
+    }
     let (kind, object) = read_key(key)?;
     let ObjectName { namespace, name } = &object;
     let service = |is_import| {
@@ -144,7 +152,7 @@ pub(crate) fn value(cluster: &Cluster, key: &str) -> Option<Vec<u8>> {
         0 => cluster.namespaces.contains(name).then(|| json(&NamespaceValue { format: FORMAT })),
         1 => service(false),
         2 => service(true),
-        3 => cluster.kept_slice(&object).map(|kept| {
+        3 => cluster.shared_slice(&object).map(|kept| {
             let KeptSliceOf { service, is_import, ready, slice, terminating, hints } = kept;
             let format = FORMAT;
             json(&SliceValue { format, service, is_import, ready, slice, terminating, hints })

@@ -17,6 +17,7 @@ pub mod records;
 pub mod sample;
 pub mod saved;
 mod shared;
+pub mod shared_zone;
 pub mod source;
 mod status;
 #[cfg(test)]

@@ -55,6 +55,11 @@ pub const SERIAL_INTERVAL: Duration = Duration::from_secs(1);
 pub const CHECK_SHOWN_MAX: usize = 64;
 /// Checks that services name in vain, which the status and the log name.
 pub const UNUSED_CHECKS_SHOWN: usize = 20;
+/// Events of conflicts that are written at once.
+pub const EVENTS_MAX_OF_CONFLICTS: usize = 10;
+/// When an Event of a conflict that stays is written again: the API server stores Events for an
+/// hour.
+pub const EVENTS_REPEATED_AFTER: Duration = Duration::from_secs(55 * 60);
 /// Objects of a fleet that cannot be read, which the status and the log name.
 pub const UNUSABLE_SHOWN: usize = 20;
 /// Skipped objects that are counted.

@@ -3,11 +3,13 @@
 //! Everything else of an object is skipped while it is read: an object becomes a compact record in
 //! the stream, and is never held as a whole.
 mod hints;
+mod services;
 
 pub use hints::Hints;
 use hints::RawHints;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+pub use services::{Labels, SharedService, WatchedService};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -34,8 +36,10 @@ pub struct Meta {
     pub uid: Box<str>,
     /// The revision at which it was last changed.
     pub resource_version: Box<str>,
+    /// When it was created.
+    pub creation_timestamp: Box<str>,
     /// Its labels.
-    pub labels: BTreeMap<Box<str>, Box<str>>,
+    pub labels: Labels,
     /// Its annotations; those of bookmarks say which they are.
     pub annotations: BTreeMap<Box<str>, Box<str>>,
 }
@@ -149,6 +153,8 @@ pub struct EndpointNaming {
     pub zonal: bool,
     /// Whether ports without a name are kept.
     pub all_ports: bool,
+    /// Whether services have parts in a zone that clusters share.
+    pub shared: bool,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -178,20 +184,6 @@ fn ports_of(ports: &Option<Vec<RawPort>>, naming: EndpointNaming) -> Box<[Port]>
     kept.sort_unstable();
     kept.dedup();
     kept.into()
-}
-
-/// `spec` of a Service.
-#[derive(Debug, Default, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct ServiceSpec {
-    #[serde(rename = "type")]
-    kind: Option<Box<str>>,
-    #[serde(rename = "clusterIP")]
-    cluster_ip: Option<Box<str>>,
-    #[serde(rename = "clusterIPs")]
-    cluster_ips: Option<Vec<Box<str>>>,
-    external_name: Option<Box<str>>,
-    ports: Option<Vec<RawPort>>,
 }
 
 /// `spec` of a ServiceImport.
@@ -327,41 +319,6 @@ pub enum Imports {}
 fn addresses(texts: &[Box<str>]) -> Box<[IpAddr]> {
     texts.iter().filter_map(|text| text.parse().ok()).collect()
 }
-
-impl Kind for Services {
-    /// With the check that it names.
-    type Entry = (Service, Option<Box<str>>);
-    type Raw = Raw<RawService>;
-    const PATH: &'static str = "/api/v1/services";
-    const RESOURCE: &'static str = "services";
-    const LIST: &'static str = "ServiceList";
-    const IS_LABEL: bool = true;
-
-    fn meta(raw: &Self::Raw) -> &Meta {
-        &raw.metadata
-    }
-
-    fn keep(mut raw: Self::Raw, naming: EndpointNaming) -> Option<Self::Entry> {
-        let RawService(spec) = raw.spec?;
-        let check = raw.metadata.annotations.remove(CHECK);
-        let ports = ports_of(&spec.ports, naming);
-        if spec.kind.as_deref() == Some("ExternalName") {
-            let target = spec.external_name.filter(|name| !name.is_empty())?;
-            return Some((Service { kind: ServiceKind::External(target), ports }, check));
-        }
-        let ips = spec.cluster_ips.filter(|ips| !ips.is_empty());
-        let ips = ips.unwrap_or_else(|| spec.cluster_ip.into_iter().collect());
-        let kind = match ips.first().map(|ip| &**ip) {
-            Some("None") => ServiceKind::Headless,
-            _ => ServiceKind::ClusterIp(addresses(&ips)),
-        };
-        Some((Service { kind, ports }, check))
-    }
-}
-
-/// `spec` of a Service, as it is read.
-#[derive(Debug, Default, Deserialize)]
-pub struct RawService(ServiceSpec);
 
 /// `spec` of a ServiceImport, as it is read.
 #[derive(Debug, Default, Deserialize)]

@@ -1,6 +1,7 @@
 //! The source: receives the events of all streams, and updates the zones.
 mod lists;
 mod origin;
+mod parts;
 mod report;
 mod sharing;
 mod streams;
@@ -8,18 +9,21 @@ mod streams;
 use crate::client::Access;
 use crate::clients::{ClientSettings, Clients};
 use crate::cluster::{Cluster, Exposed, ObjectName};
-use crate::failure::{Failure, FailureLog};
+use crate::failure::FailureLog;
 use crate::limits::{BATCH_EVENTS_MAX, Bounds, EVENTS_MAX, SAVE_INTERVAL, SERIAL_INTERVAL};
 use crate::names::{Naming, PodNames};
 use crate::objects::{
     Imports, KeptSliceOf, Kind, Namespaces, Pods, Service, Services, SliceOf, Slices,
+    WatchedService,
 };
 use crate::publish::Publisher;
-use crate::records::RecordChange;
 use crate::saved;
 use crate::status::{SharedStatus, StreamStatus};
 use crate::watch::StreamEvent;
 use documents::{MapEvent, MapWriter, ReplicatedMap};
+use lists::{Outcome, Swept};
+pub use parts::SharedPart;
+use parts::{PartsState, put_service, shared_zone};
 use sharing::{Sharing, next};
 use std::collections::{BTreeMap, HashSet};
 use std::net::IpAddr;
@@ -58,6 +62,8 @@ pub struct Settings {
     pub hold: Duration,
     /// What is watched of clients; `None`: nothing.
     pub clients: Option<ClientSettings>,
+    /// The zone that clusters share; `None`: there is none.
+    pub shared: Option<SharedPart>,
     /// Bounds of requests and lists.
     pub bounds: Bounds,
 }
@@ -179,7 +185,7 @@ impl Source for KubernetesSource {
 /// An event of one of the streams.
 enum Event {
     Namespace(StreamEvent<()>),
-    Service(StreamEvent<(Service, Option<Box<str>>)>),
+    Service(StreamEvent<WatchedService>),
     Import(StreamEvent<Service>),
     Slice(StreamEvent<SliceOf>),
     KeptSlice(StreamEvent<KeptSliceOf>),
@@ -229,6 +235,7 @@ struct Worker {
     is_refused: bool,
     /// The cluster was retired: its names go, without those of another one.
     is_retired: bool,
+    parts: PartsState,
     /// Asks again which cluster it is.
     asks_origin: Arc<Notify>,
     /// Objects of the fleet that cannot be read, and why; the first of them.
@@ -265,6 +272,7 @@ impl Worker {
         let mut cluster = Cluster::new(naming, exposed, now_seconds());
         cluster.configure_checks(settings.check.clone(), settings.check_cluster_ips);
         cluster.set_checks(Arc::clone(&checks.borrow_and_update()));
+        cluster.set_shared_zone(shared_zone(&settings));
         Self {
             cluster,
             checks,
@@ -277,6 +285,7 @@ impl Worker {
             follows: false,
             is_refused: false,
             is_retired: false,
+            parts: PartsState::default(),
             asks_origin: Arc::default(),
             unusable: BTreeMap::new(),
             skipped: BTreeMap::new(),
@@ -365,6 +374,7 @@ impl Worker {
             // Streams that were ended.
             while tasks.try_join_next().is_some() {}
             self.update_readiness();
+            self.give_parts().await;
             // Others get them once the server that writes has listed them.
             if std::mem::take(&mut self.cluster.needs_slices) && watches {
                 tracing::info!("a service needs endpoints that were not kept: they are listed");
@@ -386,6 +396,7 @@ impl Worker {
         self.cluster = Cluster::new(naming, Arc::new(settings.exposed.clone()), now_seconds());
         self.cluster.configure_checks(settings.check.clone(), settings.check_cluster_ips);
         self.cluster.set_checks(Arc::clone(&self.checks.borrow_and_update()));
+        self.cluster.set_shared_zone(shared_zone(&self.settings));
         self.cluster.is_quiet = true;
         for stream in &mut self.streams {
             *stream = StreamState { is_wanted: stream.is_wanted, ..StreamState::default() };
@@ -439,8 +450,7 @@ impl Worker {
                 cluster.put_namespace(&object.name, kept.is_some())
             }),
             Event::Service(event) => self.stream(SERVICES, event, |cluster, object, kept| {
-                let (service, check) = kept.unzip();
-                cluster.put_checked_service((false, object), service, check.flatten().as_deref())
+                put_service(cluster, object, kept)
             }),
             Event::Import(event) => self.stream(IMPORTS, event, |cluster, object, kept| {
                 cluster.put_service((true, object), kept)
@@ -472,24 +482,13 @@ impl Worker {
 
     async fn renew_serial(&mut self) -> Result<(), Stopped> {
         self.note_counts();
+        self.tell_conflicts();
         if !std::mem::take(&mut self.is_new) {
             return Ok(());
         }
         let changes = self.cluster.renew_serial(now_seconds());
         self.publisher.apply(changes).await
     }
-}
-
-enum Outcome {
-    Changes(Vec<RecordChange>),
-    Listed,
-    State(Result<(), Failure>),
-}
-
-enum Swept {
-    Changes(Vec<RecordChange>),
-    /// So much is gone that it may be held.
-    Loss,
 }
 
 /// Seconds since 1970, as the serial of a zone.

@@ -174,6 +174,11 @@ impl Keys {
         format!("{}/retired", self.leader(map))
     }
 
+    /// The keys of all clusters with names.
+    pub fn clusters(&self) -> String {
+        format!("{}{CLUSTERS}", self.0)
+    }
+
     /// The keys of a set of documents, or of a map.
     pub fn documents(&self, set: &str) -> String {
         match set.starts_with(CLUSTERS) {

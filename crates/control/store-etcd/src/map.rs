@@ -52,8 +52,27 @@ impl EtcdMap {
         data_dir: &Path,
         name: &str,
     ) -> (Self, mpsc::Receiver<MapEvent>) {
+        Self::follow_by(link, data_dir, |events| MapFollower::new(&link.keys, name, events))
+    }
+
+    /// Follows the keys of all clusters that contain this text, each behind the name of its
+    /// cluster. They are always taken for complete: each cluster says for itself what it lacks.
+    pub fn follow_clusters(
+        link: &Arc<EtcdLink>,
+        data_dir: &Path,
+        only: &'static str,
+    ) -> (Self, mpsc::Receiver<MapEvent>) {
+        let follower = |events| MapFollower::of_clusters(&link.keys, only, events);
+        Self::follow_by(link, data_dir, follower)
+    }
+
+    fn follow_by(
+        link: &Arc<EtcdLink>,
+        data_dir: &Path,
+        follower: impl FnOnce(mpsc::Sender<MapEvent>) -> MapFollower,
+    ) -> (Self, mpsc::Receiver<MapEvent>) {
         let (events, receiver) = mpsc::channel(crate::limits::MAP_EVENTS_MAX);
-        let follower = MapFollower::new(&link.keys, name, events);
+        let follower = follower(events);
         let followed = FollowedKeys {
             link: Arc::clone(link),
             prefixes: follower.prefixes(),

@@ -1,6 +1,6 @@
 //! The status of a Kubernetes cluster.
 use command_line::{plain, plural, utc};
-use server_status::{KubernetesStatus, KubernetesStream};
+use server_status::{ClusterParts, KubernetesStatus, KubernetesStream};
 
 /// The content of the cluster, and where it is from.
 pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
@@ -28,6 +28,14 @@ pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
         text += &since.unwrap_or_default();
         let written = kubernetes.written_seconds.filter(|_| kubernetes.is_leader);
         text += &written.map(|at| format!(", last at {}", utc(at))).unwrap_or_default();
+    }
+    if let Some(parts) = &kubernetes.parts {
+        let of = |cluster: &ClusterParts| match &*cluster.name {
+            "" => plural(cluster.parts as usize, "object"),
+            name => format!("{} of {}", cluster.parts, plain(name)),
+        };
+        let clusters: Vec<String> = parts.clusters.iter().map(of).collect();
+        text += &format!("; {} shares {}", plain(&parts.zones.join(", ")), clusters.join(", "));
     }
     match (kubernetes.is_synced, kubernetes.is_saved) {
         (false, _) => "not listed yet: its names answer SERVFAIL".into(),
@@ -62,6 +70,14 @@ pub(super) fn faults(kubernetes: &KubernetesStatus) -> Vec<String> {
     match (kubernetes.skipped_count as usize).saturating_sub(kubernetes.skipped.len()) {
         0 => {}
         more => lines.push(format!("{} more skipped", plural(more, "object"))),
+    }
+    if let Some(parts) = &kubernetes.parts {
+        let conflicts = parts.conflicts.iter();
+        lines.extend(conflicts.map(|which| format!("not shared: {}", plain(which))));
+        match (parts.conflict_count as usize).saturating_sub(parts.conflicts.len()) {
+            0 => {}
+            more => lines.push(format!("{} more not shared", plural(more, "part"))),
+        }
     }
     let unusable = &kubernetes.unusable;
     lines.extend(unusable.iter().map(|which| format!("ignored in etcd: {}", plain(which))));

@@ -64,4 +64,15 @@ pub fn write(out: &mut Exposition, kubernetes: &KubernetesStatus) {
     if let Some(at) = kubernetes.written_seconds {
         written.sample(&[], at);
     }
+    let Some(parts) = &kubernetes.parts else { return };
+    let help = "Objects of each cluster that have records in zones that clusters share.";
+    let mut of_clusters = out.family("dunlin_kubernetes_parts", Gauge, help);
+    for cluster in &parts.clusters {
+        of_clusters.sample(&[("cluster", &cluster.name)], cluster.parts);
+    }
+    let help = "Parts of zones that clusters share which cannot be merged.";
+    out.family("dunlin_kubernetes_part_conflicts", Gauge, help).sample(&[], parts.conflict_count);
+    let help = "0 while the parts of other clusters are not followed.";
+    let is_followed = u8::from(parts.is_synced && parts.error.is_none());
+    out.family("dunlin_kubernetes_parts_followed", Gauge, help).sample(&[], is_followed);
 }

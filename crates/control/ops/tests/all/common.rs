@@ -2,10 +2,11 @@
 
 use ops::Ops;
 use server_status::{
-    AnycastStatus, ApiStatus, CacheStatus, ConfigStatus, DpdkDeviceStatus, DpdkQueueStatus,
-    DpdkStatus, HealthStatus, HostsStatus, KubernetesStatus, KubernetesStream, SecondaryStatus,
-    ServerState, SignatureSpan, SiteStatus, Status, StatusHistogram, StoreStatus, StreamStatus,
-    ThreadStatus, TransferStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState, ZoneStatus,
+    AnycastStatus, ApiStatus, CacheStatus, ClusterParts, ConfigStatus, DpdkDeviceStatus,
+    DpdkQueueStatus, DpdkStatus, HealthStatus, HostsStatus, KubernetesStatus, KubernetesStream,
+    PartsStatus, SecondaryStatus, ServerState, SignatureSpan, SiteStatus, Status, StatusHistogram,
+    StoreStatus, StreamStatus, ThreadStatus, TransferStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState,
+    ZoneStatus,
 };
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -213,6 +214,11 @@ fn kubernetes(looks: u64) -> KubernetesStatus {
         services: 3,
         streams: vec![stream],
         written_seconds: Some(1.7e9),
+        parts: Some(PartsStatus {
+            clusters: vec![ClusterParts { name: "fra1-a".into(), parts: 3 }],
+            is_synced: true,
+            ..PartsStatus::default()
+        }),
         ..KubernetesStatus::default()
     }
 }

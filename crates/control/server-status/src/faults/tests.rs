@@ -1,11 +1,11 @@
 //! One row for each kind of fault: a status that shows it.
 use super::*;
-use crate::HeldZone;
 use crate::{
     AnycastStatus, ApiStatus, CertificateStatus, DpdkDeviceStatus, DpdkStatus, FleetStatus,
     HostsStatus, KubernetesStream, PanicStatus, ServerState, SignatureSpan, StoreZoneFault,
     TapStatus, UpstreamStatus, XdpStatus, ZoneStatus,
 };
+use crate::{HeldZone, PartsStatus};
 
 /// A server of which every part is configured and works.
 fn healthy() -> Status {
@@ -32,6 +32,7 @@ fn healthy() -> Status {
         kubernetes: Some(KubernetesStatus {
             is_synced: true,
             streams: vec![stream],
+            parts: Some(PartsStatus::default()),
             ..Default::default()
         }),
         health: Some(HealthStatus {
@@ -106,6 +107,8 @@ const ROWS: &[(&str, Change, &str)] = &[
     ("kubernetes_not_saved", |status| cluster(status).saving = why(), "why"),
     ("kubernetes_not_shared", |status| cluster(status).fleet_fault = why(), "written: why"),
     ("kubernetes_not_shared", |status| cluster(status).unusable = vec!["x".into()], "ignored: x"),
+    ("kubernetes_parts_outdated", |status| parts(status).error = why(), "not followed: why"),
+    ("kubernetes_parts_outdated", |status| parts(status).saving = why(), "not saved: why"),
     ("health_no_prober", |status| health(status).probers = 0, "no server probes"),
     (
         "health_none_up",
@@ -174,6 +177,10 @@ fn api(status: &mut Status) -> &mut ApiStatus {
 
 fn cluster(status: &mut Status) -> &mut KubernetesStatus {
     status.kubernetes.as_mut().expect("a cluster")
+}
+
+fn parts(status: &mut Status) -> &mut PartsStatus {
+    cluster(status).parts.as_mut().expect("parts")
 }
 
 fn health(status: &mut Status) -> &mut HealthStatus {

@@ -134,6 +134,14 @@ impl EtcdMap {
         match **link {}
     }
 
+    pub fn follow_clusters(
+        link: &Arc<EtcdLink>,
+        _: &Path,
+        _: &'static str,
+    ) -> (Self, mpsc::Receiver<MapEvent>) {
+        match **link {}
+    }
+
     pub fn follow(link: &Arc<EtcdLink>, _: &Path, _: &str) -> (Self, mpsc::Receiver<MapEvent>) {
         match **link {}
     }

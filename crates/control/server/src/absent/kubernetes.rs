@@ -7,6 +7,7 @@ use std::io;
 use zone_manager::ZonePublisher;
 
 pub const THREAD: &str = "kubernetes";
+pub const PARTS_THREAD: &str = "clusters";
 
 /// The source of the names of a cluster: there is none.
 pub enum Kubernetes {}

@@ -56,6 +56,7 @@ pub fn settings(folder: &Path) -> source::Settings {
         check_cluster_ips: false,
         folder: Some(folder.to_owned()),
         clients: None,
+        shared: None,
         hold: Duration::from_secs(600),
         bounds: Bounds::default(),
     }

@@ -17,6 +17,16 @@ impl Cluster {
         Some(KeptSliceOf { service, is_import, ready, slice, terminating, hints })
     }
 
+    /// A slice as others need it: without endpoints that only the part of a service has.
+    pub(crate) fn shared_slice(&self, object: &ObjectName) -> Option<KeptSliceOf> {
+        let mut kept = self.kept_slice(object)?;
+        let key = (kept.is_import, &*object.namespace, &*kept.service);
+        if self.services.get(key).is_some_and(|entry| self.are_for_parts(&entry)) {
+            kept.slice = None;
+        }
+        Some(kept)
+    }
+
     /// The addresses that at least so many services or endpoints have.
     pub fn shared_addresses(&self, min: usize) -> impl Iterator<Item = IpAddr> {
         let mut counts: HashMap<IpAddr, usize> = HashMap::new();

@@ -35,7 +35,7 @@ fn try_records(
     by: EndpointNaming,
 ) -> Records {
     let raw = serde_json::from_value(json!({ "spec": spec })).expect("a service");
-    let (service, _) = Services::keep(raw, by).expect("a service with names");
+    let service = Services::keep(raw, by).expect("a service with names").service;
     let kept = slices.iter().map(|slice| {
         let mut slice = slice.clone();
         slice["metadata"]["labels"] = json!({ "kubernetes.io/service-name": name });

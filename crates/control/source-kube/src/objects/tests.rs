@@ -9,7 +9,7 @@ fn keep<K: Kind>(object: serde_json::Value) -> Option<K::Entry> {
 #[test]
 fn a_service_is_kept_by_its_kind() {
     let service = |spec| keep::<Services>(json!({ "metadata": { "name": "a" }, "spec": spec }));
-    let kind = |spec| service(spec).map(|(service, _)| service.kind);
+    let kind = |spec| service(spec).map(|kept| kept.service.kind);
     let address = |text: &str| text.parse::<IpAddr>().expect("an address");
     let both = json!({ "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1", "fd00::1"] });
     let expected = ServiceKind::ClusterIp([address("10.0.0.1"), address("fd00::1")].into());
@@ -49,7 +49,7 @@ fn annotation_of_a_service_names_its_check() {
         let metadata = json!({ "name": "a", "annotations": annotations });
         keep::<Services>(json!({ "metadata": metadata, "spec": { "clusterIP": "None" } }))
     };
-    let check = |annotations| service(annotations).and_then(|(_, check)| check);
+    let check = |annotations| service(annotations).and_then(|kept| kept.check);
     assert_eq!(check(json!({ "dunlin.io/check": "web", "other": "x" })).as_deref(), Some("web"));
     assert_eq!(check(json!({ "other": "x" })), None);
 }

@@ -1,12 +1,27 @@
 //! Lists: what they bring, and what they lack.
-use super::{IMPORTS, NAMESPACES, Outcome, PODS, SERVICES, SLICES, STREAMS, Swept, Worker};
+use super::{IMPORTS, NAMESPACES, PODS, SERVICES, SLICES, STREAMS, Worker};
 use crate::cluster::{Cluster, ObjectName};
+use crate::failure::Failure;
 use crate::limits::{SKIPPED_MAX, SKIPPED_SHOWN};
 use crate::records::RecordChange;
 use crate::watch::StreamEvent;
 use std::collections::HashSet;
 use std::time::SystemTime;
 use zone_manager::hold::{Evidence, Verdict, judge};
+
+/// What comes of an event.
+pub(super) enum Outcome {
+    Changes(Vec<RecordChange>),
+    Listed,
+    State(Result<(), Failure>),
+}
+
+/// What comes of the end of a list.
+pub(super) enum Swept {
+    Changes(Vec<RecordChange>),
+    /// So much is gone that it may be held.
+    Loss,
+}
 
 impl Worker {
     /// Takes in an event of a stream.
@@ -45,7 +60,11 @@ impl Worker {
                     self.skipped.remove(&(at, shown(&object)));
                 }
                 self.touch(at, &object);
-                Outcome::Changes(put(&mut self.cluster, object, kept))
+                let mut parts = self.cluster.affected_parts(at, &object);
+                let changes = put(&mut self.cluster, object.clone(), kept);
+                parts.extend(self.cluster.affected_parts(at, &object));
+                self.touch_parts(parts);
+                Outcome::Changes(changes)
             }
             StreamEvent::Skipped(object, why) => {
                 self.streams[at].missing.remove(&object);
@@ -117,6 +136,8 @@ impl Worker {
         let mut changes = Vec::new();
         for object in missing {
             self.touch(at, &object);
+            let parts = self.cluster.affected_parts(at, &object);
+            self.touch_parts(parts);
             changes.extend(match at {
                 NAMESPACES => self.cluster.put_namespace(&object.name, false),
                 SERVICES => self.cluster.put_service((false, object), None),

@@ -61,7 +61,7 @@ impl Worker {
             let unusable = self.unusable.iter();
             status.unusable = unusable.map(|(key, why)| format!("{key}: {why}")).collect();
         });
-        let Some((unused, count)) = self.cluster.checks.unused() else { return };
+        let Some((unused, count)) = self.cluster.unused_checks() else { return };
         let unused: Vec<String> = unused.iter().map(ToString::to_string).collect();
         let before = self.status.get().unused_checks;
         for new in unused.iter().filter(|new| !before.contains(new)) {

@@ -4,7 +4,9 @@ use crate::cluster::ObjectName;
 use crate::failure::{Cause, Failure};
 use crate::fleet::{self, Shared};
 use crate::limits::{BATCH_EVENTS_MAX, UNUSABLE_SHOWN};
+use crate::objects::WatchedService;
 use crate::watch::StreamEvent;
+use cluster_parts::read_object_key;
 use documents::{Leader, MapEvent, MapRequest, MapValue, MapWriter, ReplicatedMap};
 use server_status::seconds;
 use std::sync::Arc;
@@ -182,6 +184,8 @@ impl Worker {
                 let state = state.map_err(|why| Failure::new(Cause::Fleet, why));
                 self.each_stream(events, || StreamKind::State(state.clone()));
             }
+            // Parts are merged elsewhere, with those of other clusters.
+            MapEvent::Put(key, _) if read_object_key(&key).is_some() => {}
             MapEvent::Put(key, value) => match fleet::read(&key, value.as_deref()) {
                 Ok(shared) => {
                     self.unusable.remove(&key);
@@ -270,7 +274,10 @@ impl StreamKind {
 fn event_of(shared: Shared) -> Event {
     match shared {
         Shared::Namespace(object, kept) => Event::Namespace(StreamEvent::Put(object, kept)),
-        Shared::Service(object, kept) => Event::Service(StreamEvent::Put(object, kept)),
+        Shared::Service(object, kept) => {
+            let kept = kept.map(|(service, check)| WatchedService { service, check, shared: None });
+            Event::Service(StreamEvent::Put(object, kept))
+        }
         Shared::Import(object, kept) => Event::Import(StreamEvent::Put(object, kept)),
         Shared::Slice(object, kept) => Event::KeptSlice(StreamEvent::Put(object, kept)),
         Shared::Pod(object, kept) => Event::Pod(StreamEvent::Put(object, kept)),

@@ -1,12 +1,13 @@
 //! Starts the streams of the API server.
 use super::origin::tell_origin;
 use super::{Event, IMPORTS, NAMESPACES, SERVICES, SLICES, Settings, Worker};
-use crate::client::Connection;
+use crate::client::{Access, Connection};
 use crate::clients::{ClientWatch, Clients, POD_FIELDS};
 use crate::names::Compat;
 use crate::objects::{EndpointNaming, Imports, Namespaces, Pods, Services, Slices};
 use crate::status::SharedStatus;
 use crate::watch::{Selection, Sink, watch as watch_objects};
+use kube_api::Api;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
@@ -30,6 +31,11 @@ pub(super) fn client_watch(
     })
 }
 
+/// The API server, for requests beside the streams.
+pub(super) fn api(access: &Access) -> Api {
+    Api::to(access.clone())
+}
+
 impl Worker {
     /// Starts the wanted streams of these; the last of them.
     pub(super) fn spawn(
@@ -43,6 +49,7 @@ impl Worker {
             pod_names: self.settings.pod_names,
             zonal: self.settings.naming.zonal,
             all_ports: self.settings.naming.compat == Compat::CoreDns,
+            shared: self.settings.shared.is_some(),
         };
         let labels = self.settings.labels.clone();
         let bounds = self.settings.bounds;

@@ -264,6 +264,7 @@ impl Watched {
             check_cluster_ips: false,
             folder: Some(folder.clone()),
             clients: None,
+            shared: None,
             hold: Duration::from_secs(600),
             bounds: short(),
         };

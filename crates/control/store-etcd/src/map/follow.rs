@@ -9,7 +9,9 @@ use tokio::sync::mpsc;
 
 pub struct MapFollower {
     prefix: String,
-    /// The key that says that the map has ended.
+    /// Only keys with this text are passed on, and nothing says whether all were written.
+    only: Option<&'static str>,
+    /// The key that says that the map has ended; empty: it does not end.
     retired: String,
     events: mpsc::Sender<MapEvent>,
     /// Whether all keys were written: before that, those that are there are not all.
@@ -23,12 +25,21 @@ impl MapFollower {
     pub fn new(keys: &Keys, name: &str, events: mpsc::Sender<MapEvent>) -> Self {
         let (prefix, retired) = (keys.documents(name), keys.retired(name));
         let (is_complete, is_retired, is_listing) = (false, false, false);
-        Self { prefix, retired, events, is_complete, is_retired, is_listing }
+        let only = None;
+        Self { prefix, only, retired, events, is_complete, is_retired, is_listing }
+    }
+
+    /// Follows the keys of all clusters that contain this text.
+    pub fn of_clusters(keys: &Keys, only: &'static str, events: mpsc::Sender<MapEvent>) -> Self {
+        let (prefix, retired, only) = (keys.clusters(), String::new(), Some(only));
+        let (is_complete, is_retired, is_listing) = (true, false, false);
+        Self { prefix, only, retired, events, is_complete, is_retired, is_listing }
     }
 
     /// The prefixes of the keys that it follows.
     pub fn prefixes(&self) -> Vec<String> {
-        vec![self.prefix.clone(), self.retired.clone()]
+        let retired = Some(&self.retired).filter(|key| !key.is_empty());
+        std::iter::once(&self.prefix).chain(retired).cloned().collect()
     }
 
     /// The map has ended: nothing is all there is, until there are other keys.
@@ -49,7 +60,8 @@ impl Follower for MapFollower {
     const IS_AWAITED: bool = false;
 
     async fn begin(&mut self) {
-        (self.is_listing, self.is_complete, self.is_retired) = (true, false, false);
+        (self.is_listing, self.is_retired) = (true, false);
+        self.is_complete = self.only.is_some();
         self.send(MapEvent::ListBegins).await;
     }
 
@@ -64,6 +76,7 @@ impl Follower for MapFollower {
         // A key that is not a text is none of the map.
         let key = str::from_utf8(kv.key()).ok().and_then(|key| key.strip_prefix(&self.prefix));
         match key.unwrap_or_default() {
+            key if self.only.is_some_and(|only| !key.contains(only)) => {}
             COMPLETE if is_put && !self.is_complete => {
                 self.is_complete = true;
                 if !self.is_listing {

@@ -29,7 +29,7 @@ fn put_endpoints(cluster: &mut Cluster, ready: &[&str], ending: &[&str]) -> Vec<
 }
 
 fn unused(cluster: &mut Cluster) -> Vec<String> {
-    let (unused, count) = cluster.checks.unused().expect("something changed");
+    let (unused, count) = cluster.unused_checks().expect("something changed");
     assert_eq!(unused.len(), count);
     unused.iter().map(ToString::to_string).collect()
 }
@@ -59,7 +59,7 @@ fn unknown_check_is_named_and_the_service_is_served_as_without_one() {
     assert_eq!(put_endpoints(&mut cluster, &BOTH[..1], &BOTH[1..]), [plain]);
     let why = "shop/web: dunlin.io/check \"http\": there is no such check";
     assert_eq!(unused(&mut cluster), [why]);
-    assert_eq!(cluster.checks.unused(), None, "nothing has changed");
+    assert_eq!(cluster.unused_checks(), None, "nothing has changed");
     let checked = format!("{plain} by http");
     assert_eq!(text::changes(&cluster.set_checks(known(&["http", "tcp"]))), [checked]);
     assert_eq!(unused(&mut cluster), [""; 0]);

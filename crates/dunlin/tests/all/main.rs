@@ -48,6 +48,7 @@ mod kubernetes_hints;
 mod kubernetes_manifests;
 mod kubernetes_names;
 mod kubernetes_outages;
+mod kubernetes_shared;
 mod look;
 mod managed;
 mod mistakes;

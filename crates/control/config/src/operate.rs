@@ -379,7 +379,7 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 21] = [
+    pub(super) const PARTS: [&'static str; 22] = [
         "admin",
         "announcer",
         "api",

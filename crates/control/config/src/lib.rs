@@ -230,9 +230,8 @@ impl Config {
         let etcd = Etcd::read(root.section("etcd", "[etcd]"), file, store.kind);
         let api = Api::read(root.section("api", "[api]"), store.kind);
         let checks = KnownChecks::new(&health, store.kind != StoreKind::None);
-        let is_fleet = store.kind == StoreKind::Etcd;
         let section = root.section("kubernetes", "[kubernetes]");
-        let kubernetes = Kubernetes::read(section, file, &checks, is_fleet);
+        let kubernetes = Kubernetes::read(section, file, &checks, store.kind == StoreKind::Etcd);
         let rewrites = names::read_rewrites(&mut root);
         let ecs = Ecs::read(root.section("ecs", "[ecs]"));
         let (networks, used) = Network::read_all(&mut root, file, kubernetes.is_wanted());

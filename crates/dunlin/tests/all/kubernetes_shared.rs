@@ -85,8 +85,12 @@ fn service_of_two_clusters_is_one_set_and_clients_get_the_nearest() {
         let is_near = || near([10, 1, 0, 9], server);
         wait::until_eq("the nearest", is_near, Some("NOERROR; A 10.1.7.3".into()));
     }
+    expect_conflict([&one, &two], &nodes);
+}
 
-    // What cannot be merged is an Event on the later Service, and a line of the status.
+/// What cannot be merged is an Event on the later Service, and a line of the status.
+fn expect_conflict([one, two]: [&Cluster; 2], nodes: &[(Node, Node); 2]) {
+    let servers = nodes.each_ref().map(|(_, dns)| dns.served.address);
     let external = json!({ "type": "ExternalName", "externalName": "www.example.com" });
     let named = |net: u8| {
         let mut named = objects::headless("shop", &format!("n{net}"), &[]);
@@ -109,14 +113,14 @@ fn service_of_two_clusters_is_one_set_and_clients_get_the_nearest() {
     alias["metadata"]["annotations"] = json!({ "dunlin.io/name": "www" });
     alias["spec"].as_object_mut().expect("a spec").remove("ports");
     two.create(&alias);
-    let told = || events(&two).into_iter().find(|(name, _)| name == "n2").map(|(_, text)| text);
+    let told = || events(two).into_iter().find(|(name, _)| name == "n2").map(|(_, text)| text);
     let told = wait::until("an Event", told);
     assert!(
         told.contains("it is an alias, and services shop/n1 of fra1-a has other records"),
         "{told}"
     );
-    assert!(events(&one).is_empty());
-    for (server, (_, dns)) in servers.iter().zip(&nodes) {
+    assert!(events(one).is_empty());
+    for (server, (_, dns)) in servers.iter().zip(nodes) {
         let text = || String::from_utf8(dns.run(&["status"], true).stdout).expect("UTF-8");
         let is_told = |text: &String| text.contains("not shared: services shop/n2 of ams1-a");
         wait::until_value("the status", text, is_told);

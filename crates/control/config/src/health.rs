@@ -35,7 +35,14 @@ pub struct Health {
 }
 
 impl Health {
-    pub(super) fn read(mut section: Section<'_, '_>, config: &Path) -> Self {
+    /// Reads `[health]` and `[check]`.
+    pub(super) fn read_all(root: &mut Section<'_, '_>, config: &Path) -> Self {
+        let mut health = Self::read(root.section("health", "[health]"), config);
+        health.read_checks(root.section("check", "[check]"), config);
+        health
+    }
+
+    fn read(mut section: Section<'_, '_>, config: &Path) -> Self {
         let health = Self {
             webhook: read_webhook(&mut section, config),
             allow: section.list("allow", Vec::new(), PREFIXES_MAX, units::prefix),
@@ -55,7 +62,7 @@ impl Health {
     }
 
     /// Reads the checks of `[check]`.
-    pub(super) fn read_checks(&mut self, mut section: Section<'_, '_>, config: &Path) {
+    fn read_checks(&mut self, mut section: Section<'_, '_>, config: &Path) {
         section.each(CHECKS_MAX, "a check of [check]", |name, _, section| {
             if name == model::CHECK_OFF {
                 let message = format!("{name:?} is not a name of a check");

@@ -3,6 +3,7 @@ mod shared;
 
 use super::section::Section;
 use super::{units, values};
+use crate::StoreKind;
 use crate::health::KnownChecks;
 use crate::limits::{
     CLUSTER_NAME_LEN_MAX, KUBERNETES_HOLD, KUBERNETES_NAMESPACES_MAX, KUBERNETES_TTL,
@@ -91,11 +92,12 @@ pub enum PodNames {
 
 impl Kubernetes {
     pub(super) fn read(
-        mut section: Section<'_, '_>,
+        root: &mut Section<'_, '_>,
         config: &Path,
         known: &KnownChecks,
-        is_fleet: bool,
+        store: StoreKind,
     ) -> Self {
+        let mut section = root.section("kubernetes", "[kubernetes]");
         let folder = config.parent().unwrap_or(Path::new(""));
         let pods = [
             ("disabled", PodNames::Disabled),
@@ -158,7 +160,7 @@ impl Kubernetes {
             shared: SharedZone::read(&mut section),
         };
         kubernetes.check(&mut section);
-        kubernetes.check_shared(&mut section, is_fleet);
+        kubernetes.check_shared(&mut section, store == StoreKind::Etcd);
         section.close();
         kubernetes
     }

@@ -225,13 +225,11 @@ impl Config {
         let cache = Cache::read(root.section("cache", "[cache]"));
         let hosts = Hosts::read(root.section("hosts", "[hosts]"), file);
         let store = Store::read(root.section("store", "[store]"), server.data_dir.is_some());
-        let mut health = Health::read(root.section("health", "[health]"), file);
-        health.read_checks(root.section("check", "[check]"), file);
+        let health = Health::read_all(&mut root, file);
         let etcd = Etcd::read(root.section("etcd", "[etcd]"), file, store.kind);
         let api = Api::read(root.section("api", "[api]"), store.kind);
         let checks = KnownChecks::new(&health, store.kind != StoreKind::None);
-        let section = root.section("kubernetes", "[kubernetes]");
-        let kubernetes = Kubernetes::read(section, file, &checks, store.kind == StoreKind::Etcd);
+        let kubernetes = Kubernetes::read(&mut root, file, &checks, store.kind);
         let rewrites = names::read_rewrites(&mut root);
         let ecs = Ecs::read(root.section("ecs", "[ecs]"));
         let (networks, used) = Network::read_all(&mut root, file, kubernetes.is_wanted());

@@ -5,8 +5,8 @@ use server_status::{
     AnycastStatus, ApiStatus, CacheStatus, ClusterParts, ConfigStatus, DpdkDeviceStatus,
     DpdkQueueStatus, DpdkStatus, HealthStatus, HostsStatus, KubernetesStatus, KubernetesStream,
     PartsStatus, SecondaryStatus, ServerState, SignatureSpan, SiteStatus, Status, StatusHistogram,
-    StoreStatus, StreamStatus, ThreadStatus, TransferStatus, UpstreamStatus, XdpQueueStatus, XdpStatus, ZoneState,
-    ZoneStatus,
+    StoreStatus, StreamStatus, ThreadStatus, TransferStatus, UpstreamStatus, XdpQueueStatus,
+    XdpStatus, ZoneState, ZoneStatus,
 };
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};

@@ -1,5 +1,5 @@
 //! The imported config and its TOML.
-use std::fmt::Write;
+use import_report::{TomlText, array, quote, seconds};
 
 /// A config. `None` or empty means Dunlin's default.
 #[derive(Clone, Debug, Default)]
@@ -71,60 +71,10 @@ impl RewriteRule {
     }
 }
 
-/// A TOML string.
-pub fn quote(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            character if character.is_control() => {
-                let number = u32::from(character);
-                // Writing to a String cannot fail.
-                let _ = write!(quoted, "\\u{number:04X}");
-            }
-            character => quoted.push(character),
-        }
-    }
-    quoted + "\""
-}
-
-/// A TOML array of strings.
-pub fn array(texts: &[String]) -> String {
-    let quoted: Vec<String> = texts.iter().map(|text| quote(text)).collect();
-    format!("[{}]", quoted.join(", "))
-}
-
-fn seconds(seconds: u64) -> String {
-    quote(&match seconds {
-        0 => "0s".to_owned(),
-        _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
-        _ if seconds.is_multiple_of(60) => format!("{}m", seconds / 60),
-        _ => format!("{seconds}s"),
-    })
-}
-
-/// TOML in the making.
-#[derive(Default)]
-struct ConfigText(String);
-
-impl ConfigText {
-    /// Appends a section with its keys that have a value.
-    fn section(&mut self, head: &str, keys: &[(&str, Option<String>)]) {
-        let lines: Vec<String> = keys
-            .iter()
-            .filter_map(|(key, value)| value.as_ref().map(|value| format!("{key} = {value}\n")))
-            .collect();
-        if !lines.is_empty() {
-            let blank = if self.0.is_empty() { "" } else { "\n" };
-            self.0 += &format!("{blank}{head}\n{}", lines.concat());
-        }
-    }
-}
-
 impl ImportedConfig {
     /// The config as TOML.
     pub fn write(&self) -> String {
-        let mut page = ConfigText::default();
+        let mut page = TomlText::default();
         let texts = |texts: &[String]| (!texts.is_empty()).then(|| array(texts));
         let text = |text: &Option<String>| text.as_deref().map(quote);
         let server = [
@@ -169,7 +119,7 @@ impl ImportedConfig {
         for (name, file) in &self.zones {
             page.section("[[zone]]", &[("name", Some(quote(name))), ("file", Some(quote(file)))]);
         }
-        page.0
+        page.finish()
     }
 }
 
@@ -197,8 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_text_cannot_end_the_string() {
-        assert_eq!(quote("a\"b\\c\nd\u{7f}"), "\"a\\\"b\\\\c\\u000Ad\\u007F\"");
+    fn config_without_settings_is_empty() {
         assert_eq!(ImportedConfig::default().write(), "");
     }
 }

@@ -2,9 +2,9 @@
 use crate::config::ImportedConfig;
 use crate::lex::CorefileWord;
 use crate::limits::NOTES_MAX;
-use crate::note::{CorefilePosition, ImportNote, shown};
 use crate::parse::{Block, Blocks, Directive};
 use crate::{Environment, ImportResult, hops, plugins, zones};
+use import_report::{FilePosition, ImportNote, shown};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -270,7 +270,7 @@ impl<'a> Importer<'a> {
         self.say(&word.place, false, text);
     }
 
-    fn say(&mut self, place: &CorefilePosition, is_lost: bool, text: &str) {
+    fn say(&mut self, place: &FilePosition, is_lost: bool, text: &str) {
         if self.notes.len() < NOTES_MAX {
             self.notes.push(ImportNote { place: place.clone(), is_lost, text: text.to_owned() });
         } else {

@@ -1,20 +1,20 @@
 //! Words of a Corefile, separated by blanks or in quotes.
 use crate::limits::{WORD_LEN_MAX, WORDS_MAX};
-use crate::note::{CorefilePosition, Error};
+use import_report::{FilePosition, ImportError};
 use std::rc::Rc;
 
 /// A word and its position.
 #[derive(Clone, Debug)]
 pub struct CorefileWord {
     pub text: String,
-    pub place: CorefilePosition,
+    pub place: FilePosition,
     /// Whether it is the first word of its line.
     pub is_first: bool,
 }
 
 /// All words of a text. An unquoted `#` begins a comment. A word may begin with a quote, which may
 /// span lines; `\"` is a quote in it.
-pub fn lex(file: &Rc<str>, text: &str) -> Result<Vec<CorefileWord>, Error> {
+pub fn lex(file: &Rc<str>, text: &str) -> Result<Vec<CorefileWord>, ImportError> {
     let mut words: Vec<CorefileWord> = Vec::new();
     let (mut at, mut line, mut line_begin, mut is_first) = (0, 1, 0, true);
     while let Some(character) = text[at..].chars().next() {
@@ -29,7 +29,7 @@ pub fn lex(file: &Rc<str>, text: &str) -> Result<Vec<CorefileWord>, Error> {
             at += text[at..].find('\n').unwrap_or(text.len() - at);
             continue;
         }
-        let place = CorefilePosition { file: file.clone(), line, column: at - line_begin + 1 };
+        let place = FilePosition { file: file.clone(), line, column: at - line_begin + 1 };
         let (word, len) = match text[at..].strip_prefix('"') {
             Some(quoted) => unquote(quoted, &place)?,
             None => {
@@ -39,10 +39,13 @@ pub fn lex(file: &Rc<str>, text: &str) -> Result<Vec<CorefileWord>, Error> {
             }
         };
         if word.len() > WORD_LEN_MAX {
-            return Err(Error::new(&place, format!("a word has at most {WORD_LEN_MAX} bytes")));
+            return Err(ImportError::new(
+                &place,
+                format!("a word has at most {WORD_LEN_MAX} bytes"),
+            ));
         }
         if words.len() == WORDS_MAX {
-            return Err(Error::new(&place, format!("a file has at most {WORDS_MAX} words")));
+            return Err(ImportError::new(&place, format!("a file has at most {WORDS_MAX} words")));
         }
         words.push(CorefileWord { text: word, place, is_first });
         let used = &text[at..at + len];
@@ -54,7 +57,7 @@ pub fn lex(file: &Rc<str>, text: &str) -> Result<Vec<CorefileWord>, Error> {
 }
 
 /// The text up to the closing quote, and its length with both quotes.
-fn unquote(text: &str, place: &CorefilePosition) -> Result<(String, usize), Error> {
+fn unquote(text: &str, place: &FilePosition) -> Result<(String, usize), ImportError> {
     let (mut word, mut letters) = (String::new(), text.char_indices());
     while let Some((at, character)) = letters.next() {
         match character {
@@ -66,7 +69,7 @@ fn unquote(text: &str, place: &CorefilePosition) -> Result<(String, usize), Erro
             character => word.push(character),
         }
     }
-    Err(Error::new(place, "this quote is not closed: put a \" at its end"))
+    Err(ImportError::new(place, "this quote is not closed: put a \" at its end"))
 }
 
 #[cfg(test)]

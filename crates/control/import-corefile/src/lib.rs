@@ -10,12 +10,11 @@ mod hops;
 mod importer;
 mod lex;
 pub mod limits;
-mod note;
 mod parse;
 mod plugins;
 mod zones;
 
-pub use note::{Error, ImportNote};
+pub use import_report::{ImportError, ImportNote, ImportResult};
 pub use plugins::table;
 
 use importer::Importer;
@@ -44,17 +43,6 @@ pub trait Environment {
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
 }
 
-/// The result of an import.
-#[derive(Clone, Debug)]
-pub struct ImportResult {
-    /// The config.
-    pub config: String,
-    /// Notes about what has no counterpart or a different one, in order of the Corefile.
-    pub notes: Vec<ImportNote>,
-    /// Files that the config needs next to it: inline content of the Corefile.
-    pub files: Vec<(String, String)>,
-}
-
 /// Imports the Corefile `text`. Notes name it `file`, and imported files are relative to it.
 ///
 /// # Errors
@@ -63,7 +51,7 @@ pub fn import(
     file: &Path,
     text: &str,
     surroundings: &dyn Environment,
-) -> Result<ImportResult, Error> {
+) -> Result<ImportResult, ImportError> {
     let blocks = parse::parse(file, text, surroundings)?;
     Ok(Importer::new(surroundings, &blocks).import())
 }

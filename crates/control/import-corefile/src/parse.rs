@@ -2,7 +2,7 @@
 use crate::Environment;
 use crate::lex::{CorefileWord, lex};
 use crate::limits::{DEPTH_MAX, FILE_LEN_MAX, IMPORTS_MAX, WORDS_MAX};
-use crate::note::{CorefilePosition, Error, ImportNote, shown};
+use import_report::{FilePosition, ImportError, ImportNote, shown};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -30,11 +30,11 @@ pub struct Blocks {
 }
 
 /// Parses a file.
-pub fn parse(file: &Path, text: &str, around: &dyn Environment) -> Result<Blocks, Error> {
+pub fn parse(file: &Path, text: &str, around: &dyn Environment) -> Result<Blocks, ImportError> {
     let name: Rc<str> = file.display().to_string().into();
     if text.len() > FILE_LEN_MAX {
-        let place = CorefilePosition { file: name, line: 1, column: 1 };
-        return Err(Error::new(&place, format!("a file has at most {FILE_LEN_MAX} bytes")));
+        let place = FilePosition { file: name, line: 1, column: 1 };
+        return Err(ImportError::new(&place, format!("a file has at most {FILE_LEN_MAX} bytes")));
     }
     let folder = file.parent().unwrap_or(Path::new("")).to_owned();
     let mut parser = Parser {
@@ -46,7 +46,7 @@ pub fn parse(file: &Path, text: &str, around: &dyn Environment) -> Result<Blocks
         words: 0,
         imports: 0,
         notes: Vec::new(),
-        end: CorefilePosition { file: name, line: 1 + text.matches('\n').count(), column: 1 },
+        end: FilePosition { file: name, line: 1 + text.matches('\n').count(), column: 1 },
     };
     let mut blocks = Vec::new();
     while let Some(block) = parser.block()? {
@@ -65,7 +65,7 @@ struct Parser<'a> {
     words: usize,
     imports: usize,
     notes: Vec<ImportNote>,
-    end: CorefilePosition,
+    end: FilePosition,
 }
 
 impl Parser<'_> {
@@ -83,19 +83,19 @@ impl Parser<'_> {
     }
 
     /// The next word, as it stands.
-    fn raw(&mut self) -> Result<Option<CorefileWord>, Error> {
+    fn raw(&mut self) -> Result<Option<CorefileWord>, ImportError> {
         self.peek();
         let Some(word) = self.next.take() else { return Ok(None) };
         self.words += 1;
         if self.words > WORDS_MAX {
             let text = format!("more than {WORDS_MAX} words, with all that is imported");
-            return Err(Error::new(&word.place, text));
+            return Err(ImportError::new(&word.place, text));
         }
         Ok(Some(word))
     }
 
     /// The next word, with what the environment says.
-    fn word(&mut self) -> Result<Option<CorefileWord>, Error> {
+    fn word(&mut self) -> Result<Option<CorefileWord>, ImportError> {
         let Some(mut word) = self.raw()? else { return Ok(None) };
         for (begin, end) in [("{$", "}"), ("{%", "%}")] {
             word.text = self.replace(&word, begin, end);
@@ -136,7 +136,7 @@ impl Parser<'_> {
     }
 
     /// The next block, after snippets and imports.
-    fn block(&mut self) -> Result<Option<Block>, Error> {
+    fn block(&mut self) -> Result<Option<Block>, ImportError> {
         loop {
             let Some(first) = self.word()? else { return Ok(None) };
             if first.text == "import" {
@@ -149,13 +149,13 @@ impl Parser<'_> {
             }
             if first.text == "{" || first.text == "}" {
                 let text = "a block begins with its zones: `.:53 {`";
-                return Err(Error::new(&first.place, text));
+                return Err(ImportError::new(&first.place, text));
             }
             return self.block_of(first).map(Some);
         }
     }
 
-    fn block_of(&mut self, first: CorefileWord) -> Result<Block, Error> {
+    fn block_of(&mut self, first: CorefileWord) -> Result<Block, ImportError> {
         let mut keys = vec![first];
         loop {
             let expects_more = keys.last().is_some_and(|key| key.text.ends_with(','));
@@ -181,18 +181,26 @@ impl Parser<'_> {
     }
 
     /// Parses up to the closing brace, or to the end without an opening one.
-    fn directives(&mut self, brace: Option<&CorefilePosition>) -> Result<Vec<Directive>, Error> {
+    fn directives(&mut self, brace: Option<&FilePosition>) -> Result<Vec<Directive>, ImportError> {
         let mut directives = Vec::new();
         loop {
             let Some(name) = self.word()? else {
                 let Some(brace) = brace else { break };
-                return Err(Error::new(brace, "this brace is not closed: put a } at its end"));
+                return Err(ImportError::new(
+                    brace,
+                    "this brace is not closed: put a } at its end",
+                ));
             };
             match (name.text.as_str(), brace) {
                 ("}", Some(_)) => break,
-                ("}", None) => return Err(Error::new(&name.place, "this } has no opening {")),
+                ("}", None) => {
+                    return Err(ImportError::new(&name.place, "this } has no opening {"));
+                }
                 ("{", _) => {
-                    return Err(Error::new(&name.place, "a plugin's name must precede its {"));
+                    return Err(ImportError::new(
+                        &name.place,
+                        "a plugin's name must precede its {",
+                    ));
                 }
                 ("import", _) => self.import(&name)?,
                 _ => directives.push(self.directive(name, 1)?),
@@ -201,7 +209,7 @@ impl Parser<'_> {
         Ok(directives)
     }
 
-    fn directive(&mut self, name: CorefileWord, depth: usize) -> Result<Directive, Error> {
+    fn directive(&mut self, name: CorefileWord, depth: usize) -> Result<Directive, ImportError> {
         let (mut args, mut body) = (Vec::new(), Vec::new());
         while self.goes_on() && !self.is_next("{") {
             args.extend(self.word()?);
@@ -209,14 +217,17 @@ impl Parser<'_> {
         if self.goes_on() {
             let brace = self.raw()?.map_or_else(|| self.end.clone(), |word| word.place);
             if depth == DEPTH_MAX {
-                return Err(Error::new(
+                return Err(ImportError::new(
                     &brace,
                     format!("braces are nested more than {DEPTH_MAX} deep"),
                 ));
             }
             loop {
                 let Some(name) = self.word()? else {
-                    return Err(Error::new(&brace, "this brace is not closed: put a } at its end"));
+                    return Err(ImportError::new(
+                        &brace,
+                        "this brace is not closed: put a } at its end",
+                    ));
                 };
                 match name.text.as_str() {
                     "}" => break,
@@ -228,15 +239,15 @@ impl Parser<'_> {
     }
 
     /// `(name) { … }`: words to import elsewhere.
-    fn snippet(&mut self, name: &str, first: &CorefileWord) -> Result<(), Error> {
+    fn snippet(&mut self, name: &str, first: &CorefileWord) -> Result<(), ImportError> {
         let brace = self.raw()?.filter(|word| word.text == "{");
         let Some(brace) = brace else {
-            return Err(Error::new(&first.place, "a snippet needs a { after its name"));
+            return Err(ImportError::new(&first.place, "a snippet needs a { after its name"));
         };
         let (mut words, mut depth) = (Vec::new(), 1);
         loop {
             let Some(word) = self.raw()? else {
-                return Err(Error::new(
+                return Err(ImportError::new(
                     &brace.place,
                     "this brace is not closed: put a } at its end",
                 ));
@@ -253,26 +264,26 @@ impl Parser<'_> {
         }
         if self.snippets.insert(name.to_owned(), words).is_some() {
             let text = format!("there are two snippets ({})", shown(name));
-            return Err(Error::new(&first.place, text));
+            return Err(ImportError::new(&first.place, text));
         }
         Ok(())
     }
 
     /// `import what`: adds the words of a snippet or of files.
-    fn import(&mut self, import: &CorefileWord) -> Result<(), Error> {
+    fn import(&mut self, import: &CorefileWord) -> Result<(), ImportError> {
         let what = if self.goes_on() { self.word()? } else { None };
         let Some(what) = what else {
             let text = "import needs a snippet or a file";
-            return Err(Error::new(&import.place, text));
+            return Err(ImportError::new(&import.place, text));
         };
         if self.goes_on() {
             let text = "import takes one snippet or file; CoreDNS has no arguments for it";
-            return Err(Error::new(&what.place, text));
+            return Err(ImportError::new(&what.place, text));
         }
         self.imports += 1;
         if self.imports > IMPORTS_MAX {
             let text = format!("more than {IMPORTS_MAX} imports: does one import itself?");
-            return Err(Error::new(&what.place, text));
+            return Err(ImportError::new(&what.place, text));
         }
         let mut words = match self.snippets.get(&what.text) {
             Some(words) => words.clone(),
@@ -290,7 +301,7 @@ impl Parser<'_> {
     }
 
     /// The words of the files that match a path; a `*` in its last part matches anything.
-    fn files(&mut self, what: &CorefileWord) -> Result<Vec<CorefileWord>, Error> {
+    fn files(&mut self, what: &CorefileWord) -> Result<Vec<CorefileWord>, ImportError> {
         let path = self.folder.join(&what.text);
         let pattern = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         let files = match pattern.split_once('*') {
@@ -314,7 +325,7 @@ impl Parser<'_> {
         for file in files {
             let text = self.around.read(&file, FILE_LEN_MAX).map_err(|error| {
                 let text = format!("cannot import {}: {error}", shown(&file.to_string_lossy()));
-                Error::new(&what.place, text)
+                ImportError::new(&what.place, text)
             })?;
             words.extend(lex(&file.display().to_string().into(), &text)?);
         }

@@ -13,8 +13,8 @@ pub use operate::listen;
 
 use crate::importer::Importer;
 use crate::lex::CorefileWord;
-use crate::note::shown;
 use crate::parse::Directive;
+use import_report::shown;
 
 /// A plugin of CoreDNS.
 pub struct Plugin {

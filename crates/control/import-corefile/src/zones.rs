@@ -1,5 +1,6 @@
 //! Zone names in a Corefile: with scheme and port, or as a network.
 use crate::limits::REVERSE_MAX;
+pub use import_report::domain_name as name;
 use std::net::{IpAddr, Ipv6Addr};
 
 /// A zone before a block.
@@ -50,17 +51,6 @@ pub fn zones(text: &str) -> Result<Vec<String>, String> {
 /// Whether a zone is another one or below it.
 pub fn is_within(zone: &str, of: &str) -> bool {
     of == "." || zone == of || zone.strip_suffix(of).is_some_and(|rest| rest.ends_with('.'))
-}
-
-/// A name for the config.
-pub fn name(text: &str) -> Result<String, String> {
-    let mut name = zonefile::read_name(text).map_err(|fault| format!("{text:?} {fault}"))?;
-    name.make_lowercase();
-    let text = name.as_name().to_string();
-    Ok(match text.strip_suffix('.') {
-        Some("") | None => text,
-        Some(rest) => rest.to_owned(),
-    })
 }
 
 /// The reverse zones of a network; several if it does not end at a label.

@@ -1,8 +1,8 @@
 //! Access control.
 use crate::importer::Importer;
 use crate::lex::CorefileWord;
-use crate::note::shown;
 use crate::parse::Directive;
+use import_report::shown;
 use std::net::IpAddr;
 
 /// A rule: a network, and whether it is allowed.

@@ -1,9 +1,9 @@
 //! The cache.
 use super::read_seconds;
 use crate::importer::Importer;
-use crate::note::shown;
 use crate::parse::Directive;
 use crate::zones;
+use import_report::shown;
 
 /// `cache [TTL] [ZONES…] { … }`. Dunlin has one cache for all zones, with a size in bytes.
 pub fn cache(importer: &mut Importer<'_>, directive: &Directive) {

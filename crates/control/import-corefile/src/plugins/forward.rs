@@ -4,9 +4,9 @@ use crate::config;
 use crate::importer::Importer;
 use crate::lex::CorefileWord;
 use crate::limits::{FILE_LEN_MAX, SERVERS_MAX};
-use crate::note::shown;
 use crate::parse::Directive;
 use crate::{hops, zones};
+use import_report::shown;
 use std::net::IpAddr;
 use std::path::Path;
 

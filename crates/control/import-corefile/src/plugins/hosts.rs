@@ -2,8 +2,8 @@
 use super::read_seconds;
 use crate::importer::Importer;
 use crate::lex::CorefileWord;
-use crate::note::shown;
 use crate::parse::Directive;
+use import_report::shown;
 use std::net::IpAddr;
 
 /// `hosts [FILE [ZONES…]] { entries and options }`.

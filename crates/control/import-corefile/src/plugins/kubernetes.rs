@@ -1,11 +1,11 @@
 //! `kubernetes [ZONES…] { … }`: the section `[kubernetes]`.
 use super::zone::own_zones;
-use crate::config::{array, quote};
 use crate::importer::Importer;
 use crate::lex::CorefileWord;
-use crate::note::shown;
 use crate::parse::Directive;
 use crate::zones;
+use import_report::shown;
+use import_report::{array, quote};
 
 /// The longest time that CoreDNS lets its records be cached, in seconds.
 const TTL_MAX: u64 = 3600;

@@ -3,8 +3,8 @@ use super::read_seconds;
 use crate::importer::Importer;
 use crate::lex::CorefileWord;
 use crate::limits::NSID_LEN_MAX;
-use crate::note::shown;
 use crate::parse::{Block, Directive};
+use import_report::shown;
 use std::net::IpAddr;
 
 /// Adds the addresses of a block: those in `bind`, or all.

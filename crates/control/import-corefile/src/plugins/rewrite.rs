@@ -2,9 +2,9 @@
 use crate::config::RewriteRule;
 use crate::importer::Importer;
 use crate::lex::CorefileWord;
-use crate::note::shown;
 use crate::parse::Directive;
 use crate::zones;
+use import_report::shown;
 
 /// `rewrite [continue
 /// stop] FIELD …`, or in braces, with rules for the answers.

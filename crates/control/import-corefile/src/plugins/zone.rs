@@ -1,9 +1,9 @@
 //! Zones and their files.
 use crate::importer::Importer;
 use crate::lex::CorefileWord;
-use crate::note::shown;
 use crate::parse::Directive;
 use crate::zones;
+use import_report::shown;
 use std::path::Path;
 
 /// `root PATH`: the folder of relative paths.

@@ -210,7 +210,8 @@ pub enum Command {
     /// Convert another server's config into a dunlin.toml.
     #[command(after_help = "Examples:\n  \
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
-        dunlin import corefile Corefile --folder /etc/dunlin")]
+        dunlin import corefile Corefile --folder /etc/dunlin\n  \
+        dunlin import containerdns /etc/containerdns/containerdns.conf > dunlin.toml")]
     Import(Import),
     /// Start the keeper of the announced addresses, and restart it when it ends.
     #[command(
@@ -320,6 +321,17 @@ pub enum ImportFrom {
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
         dunlin import corefile Corefile --folder /etc/dunlin")]
     Corefile(ImportCorefile),
+    /// Convert INI files of ContainerDNS into one dunlin.toml. Report each key without a
+    /// counterpart.
+    ///
+    /// The files are those of one machine: of the DNS server, kubeapi, scanner and scheduler. The
+    /// config goes to standard output, the report with file, line and column to standard error;
+    /// secrets are in neither. Exit status 1 means that a setting is lost, or that a file cannot
+    /// be read.
+    #[command(after_help = "Example:\n  \
+        dunlin import containerdns /etc/containerdns/containerdns.conf \
+        /etc/containerdns/scanner.conf > dunlin.toml")]
+    Containerdns(ImportContainerdns),
     /// Write the record sets that SkyDNS, ContainerDNS or KDNS keep in etcd, for `dunlin records
     /// import`. Report each key that has none.
     ///
@@ -377,6 +389,13 @@ pub struct ImportEtcd {
     /// Its key.
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub struct ImportContainerdns {
+    /// Files to convert.
+    #[arg(value_name = "FILE", required = true)]
+    pub files: Vec<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -1,7 +1,7 @@
 //! `dunlin import`: configs of other servers become one of ours.
-use crate::cli::{ImportCorefile, ImportFrom};
+use crate::cli::{ImportContainerdns, ImportCorefile, ImportFrom};
 use crate::limits::IMPORT_LEN_MAX;
-use import_corefile::{Environment, ImportResult};
+use import_corefile::{Environment, ImportNote, ImportResult};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -20,6 +20,7 @@ use crate::parts::import_etcd as etcd;
 pub fn run(command: &crate::cli::Import) -> Result<ExitCode, Box<dyn Error>> {
     match &command.from {
         ImportFrom::Corefile(command) => corefile(command),
+        ImportFrom::Containerdns(command) => containerdns(command),
         ImportFrom::Etcd(command) => etcd::run(command),
     }
 }
@@ -32,10 +33,7 @@ fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
     let text = text.map_err(|error| format!("{}: {error}", name.display()))?;
     let folder = name.parent().unwrap_or(Path::new("")).to_owned();
     let imported = import_corefile::import(&name, &text, &Here(folder))?;
-    let mut log = io::stderr().lock();
-    for note in &imported.notes {
-        writeln!(log, "{note}")?;
-    }
+    write_notes(&imported.notes)?;
     match &command.folder {
         Some(folder) => write_into(folder, &imported)?,
         None if imported.files.is_empty() => {
@@ -52,11 +50,36 @@ fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
             .into());
         }
     }
-    let lost = imported.notes.iter().filter(|note| note.is_lost).count();
-    if lost > 0 {
-        writeln!(log, "{lost} of these are lost: the config is without them")?;
+    status(&imported.notes)
+}
+
+fn containerdns(command: &ImportContainerdns) -> Result<ExitCode, Box<dyn Error>> {
+    let texts = command.files.iter().map(|file| {
+        let name = file.display().to_string();
+        match read(file, IMPORT_LEN_MAX) {
+            Ok(text) => Ok((name, text)),
+            Err(error) => Err(format!("{name}: {error}")),
+        }
+    });
+    let imported = import_containerdns::import(&texts.collect::<Result<Vec<_>, _>>()?)?;
+    write_notes(&imported.notes)?;
+    io::stdout().write_all(imported.config.as_bytes())?;
+    status(&imported.notes)
+}
+
+fn write_notes(notes: &[ImportNote]) -> io::Result<()> {
+    let mut log = io::stderr().lock();
+    notes.iter().try_for_each(|note| writeln!(log, "{note}"))
+}
+
+/// Says how much is lost, also by the exit status.
+fn status(notes: &[ImportNote]) -> Result<ExitCode, Box<dyn Error>> {
+    let lost = notes.iter().filter(|note| note.is_lost).count();
+    if lost == 0 {
+        return Ok(ExitCode::SUCCESS);
     }
-    Ok(if lost == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    writeln!(io::stderr().lock(), "{lost} of these are lost: the config is without them")?;
+    Ok(ExitCode::FAILURE)
 }
 
 /// The config after the files that it names, as comments.

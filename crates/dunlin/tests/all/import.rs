@@ -1,4 +1,4 @@
-//! `dunlin import corefile` on real files.
+//! `dunlin import corefile` and `dunlin import containerdns` on real files.
 use crate::served::text;
 use std::fs;
 use std::io::Write;
@@ -151,4 +151,45 @@ fn import_into_a_folder_overwrites_nothing() {
     let again = dunlin(&words, &here, b"");
     assert_eq!(again.status.code(), Some(1));
     assert!(text(&again.stderr).contains("already there"), "{}", text(&again.stderr));
+}
+
+#[test]
+fn files_of_containerdns_become_a_config_that_check_accepts() {
+    let here = folder("import_containerdns");
+    let case = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../control/import-containerdns/tests/cases/all");
+    let files = ["containerdns.conf", "kubeapi.conf", "scanner.conf", "schedule.conf"];
+    for file in files {
+        fs::copy(case.join(file), here.join(file)).expect("copied");
+    }
+    let some = dunlin(&[&["import", "containerdns"], &files[..]].concat(), &here, b"");
+    assert_eq!(some.status.code(), Some(1), "{}", text(&some.stderr));
+    let expected = fs::read_to_string(case.join("dunlin.toml")).expect("a config");
+    assert_eq!(text(&some.stdout), expected);
+    let told = text(&some.stderr);
+    let notes = fs::read_to_string(case.join("notes")).expect("notes");
+    assert!(told.starts_with(&notes) && told.ends_with("the config is without them\n"), "{told}");
+    // An address of an upstream may be one of this machine, and is no fault then.
+    let config = expected.replace("0.0.0.0:53", "127.0.0.1:53");
+    fs::write(here.join("dunlin.toml"), config).expect("written");
+    let output = dunlin(&["check", "dunlin.toml"], &here, b"");
+    let told = text(&output.stdout) + &text(&output.stderr);
+    let is_wrong = |line: &&str| line.starts_with("dunlin.toml:") && !line.contains(": warning");
+    // The certificates and the kubeconfig are on another machine.
+    let wrong: Vec<&str> =
+        told.lines().filter(is_wrong).filter(|line| !line.contains("No such file")).collect();
+    assert_eq!(wrong, Vec::<&str>::new(), "{told}");
+
+    fs::write(here.join("small.conf"), "[DNSApi]\napi-enable = no\n").expect("written");
+    let all = dunlin(&["import", "containerdns", "small.conf"], &here, b"");
+    assert_eq!((all.status.code(), text(&all.stdout)), (Some(0), String::new()));
+    for (words, status, why) in [
+        (&["import", "containerdns"][..], 2, "Usage"),
+        (&["import", "containerdns", "missing"], 1, "dunlin: missing: "),
+        (&["import", "containerdns", "."], 1, "not a regular file"),
+    ] {
+        let output = dunlin(words, &here, b"");
+        assert_eq!(output.status.code(), Some(status), "{words:?}");
+        assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
+    }
 }

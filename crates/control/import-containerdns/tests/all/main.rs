@@ -1,0 +1,2 @@
+//! INI files of `ContainerDNS` and the configs that they become.
+mod cases;

@@ -1,7 +1,7 @@
 //! `dunlin import`: configs of other servers become one of ours.
 use crate::cli::{ImportContainerdns, ImportCorefile, ImportFrom};
 use crate::limits::IMPORT_LEN_MAX;
-use import_corefile::{Environment, ImportNote, ImportResult};
+use import_corefile::{Environment, ImportRemark, ImportResult};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -67,13 +67,13 @@ fn containerdns(command: &ImportContainerdns) -> Result<ExitCode, Box<dyn Error>
     status(&imported.notes)
 }
 
-fn write_notes(notes: &[ImportNote]) -> io::Result<()> {
+fn write_notes(notes: &[ImportRemark]) -> io::Result<()> {
     let mut log = io::stderr().lock();
     notes.iter().try_for_each(|note| writeln!(log, "{note}"))
 }
 
 /// Says how much is lost, also by the exit status.
-fn status(notes: &[ImportNote]) -> Result<ExitCode, Box<dyn Error>> {
+fn status(notes: &[ImportRemark]) -> Result<ExitCode, Box<dyn Error>> {
     let lost = notes.iter().filter(|note| note.is_lost).count();
     if lost == 0 {
         return Ok(ExitCode::SUCCESS);

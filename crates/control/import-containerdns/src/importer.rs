@@ -3,7 +3,7 @@ use crate::config::{ImportedConfig, Single};
 use crate::ini::{IniEntry, IniFile};
 use crate::limits::{NAMES_MAX, NOTES_MAX, SERVERS_MAX};
 use crate::values;
-use import_report::{FilePosition, ImportNote, ImportResult};
+use import_report::{FilePosition, ImportRemark, ImportResult};
 
 /// All rules of [forward] together, and their servers, as the config takes them.
 const ALL_SERVERS_MAX: usize = 256;
@@ -12,7 +12,7 @@ const ALL_SERVERS_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub struct Importer {
     pub draft: ImportedConfig,
-    notes: Vec<ImportNote>,
+    notes: Vec<ImportRemark>,
     /// The number of notes above the limit.
     more: usize,
     /// Zones of `ContainerDNS`, whether users write their records, and where they are named.
@@ -32,7 +32,7 @@ impl Importer {
 
     fn say(&mut self, place: &FilePosition, is_lost: bool, text: &str) {
         if self.notes.len() < NOTES_MAX {
-            self.notes.push(ImportNote { place: place.clone(), is_lost, text: text.to_owned() });
+            self.notes.push(ImportRemark { place: place.clone(), is_lost, text: text.to_owned() });
         } else {
             self.more += 1;
         }
@@ -147,7 +147,7 @@ impl Importer {
         if self.more > 0 {
             let place = self.notes.last().expect("there are notes").place.clone();
             let text = format!("{} more notes are omitted", self.more);
-            self.notes.push(ImportNote { place, is_lost: true, text });
+            self.notes.push(ImportRemark { place, is_lost: true, text });
         }
         ImportResult { config: self.draft.write(), notes: self.notes, files: Vec::new() }
     }

@@ -12,7 +12,7 @@ mod keys;
 pub mod limits;
 mod values;
 
-pub use import_report::{ImportError, ImportNote, ImportResult};
+pub use import_report::{ImportError, ImportRemark, ImportResult};
 pub use keys::table;
 
 use importer::Importer;

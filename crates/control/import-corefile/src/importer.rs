@@ -4,7 +4,7 @@ use crate::lex::CorefileWord;
 use crate::limits::NOTES_MAX;
 use crate::parse::{Block, Blocks, Directive};
 use crate::{Environment, ImportResult, hops, plugins, zones};
-use import_report::{FilePosition, ImportNote, shown};
+use import_report::{FilePosition, ImportRemark, shown};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub struct Importer<'a> {
     pub caches: bool,
     /// The folder of its files.
     pub root: PathBuf,
-    notes: Vec<ImportNote>,
+    notes: Vec<ImportRemark>,
     /// The number of notes above the limit.
     more: usize,
     /// The plugin `local` answers its names.
@@ -82,11 +82,11 @@ impl<'a> Importer<'a> {
             && let Some(last) = self.notes.last().cloned()
         {
             let text = format!("and {} more notes", self.more);
-            self.notes.push(ImportNote { text, ..last });
+            self.notes.push(ImportRemark { text, ..last });
         }
         let Self { draft, mut notes, .. } = self;
         let order =
-            |note: &ImportNote| (note.place.file.clone(), note.place.line, note.place.column);
+            |note: &ImportRemark| (note.place.file.clone(), note.place.line, note.place.column);
         notes.sort_by_key(order);
         ImportResult { config: draft.write(), notes, files: draft.files }
     }
@@ -272,7 +272,7 @@ impl<'a> Importer<'a> {
 
     fn say(&mut self, place: &FilePosition, is_lost: bool, text: &str) {
         if self.notes.len() < NOTES_MAX {
-            self.notes.push(ImportNote { place: place.clone(), is_lost, text: text.to_owned() });
+            self.notes.push(ImportRemark { place: place.clone(), is_lost, text: text.to_owned() });
         } else {
             self.more += 1;
         }

@@ -14,7 +14,7 @@ mod parse;
 mod plugins;
 mod zones;
 
-pub use import_report::{ImportError, ImportNote, ImportResult};
+pub use import_report::{ImportError, ImportRemark, ImportResult};
 pub use plugins::table;
 
 use importer::Importer;

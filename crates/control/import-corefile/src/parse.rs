@@ -2,7 +2,7 @@
 use crate::Environment;
 use crate::lex::{CorefileWord, lex};
 use crate::limits::{DEPTH_MAX, FILE_LEN_MAX, IMPORTS_MAX, WORDS_MAX};
-use import_report::{FilePosition, ImportError, ImportNote, shown};
+use import_report::{FilePosition, ImportError, ImportRemark, shown};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ pub struct Directive {
 #[derive(Debug)]
 pub struct Blocks {
     pub blocks: Vec<Block>,
-    pub notes: Vec<ImportNote>,
+    pub notes: Vec<ImportRemark>,
 }
 
 /// Parses a file.
@@ -64,7 +64,7 @@ struct Parser<'a> {
     snippets: HashMap<String, Vec<CorefileWord>>,
     words: usize,
     imports: usize,
-    notes: Vec<ImportNote>,
+    notes: Vec<ImportRemark>,
     end: FilePosition,
 }
 
@@ -112,7 +112,7 @@ impl Parser<'_> {
             rest = behind;
             match self.around.variable(name) {
                 Some(value) => text += &value,
-                None => self.notes.push(ImportNote {
+                None => self.notes.push(ImportRemark {
                     place: word.place.clone(),
                     is_lost: true,
                     text: format!(
@@ -320,7 +320,7 @@ impl Parser<'_> {
         let mut words = Vec::new();
         if files.is_empty() {
             let text = format!("import {}: there is no such file", shown(&what.text));
-            self.notes.push(ImportNote { place: what.place.clone(), is_lost: false, text });
+            self.notes.push(ImportRemark { place: what.place.clone(), is_lost: false, text });
         }
         for file in files {
             let text = self.around.read(&file, FILE_LEN_MAX).map_err(|error| {

@@ -5,7 +5,7 @@
 mod place;
 mod toml;
 
-pub use place::{FilePosition, ImportError, ImportNote, shown};
+pub use place::{FilePosition, ImportError, ImportRemark, shown};
 pub use toml::{TomlText, array, quote, seconds};
 
 /// The result of an import.
@@ -14,7 +14,7 @@ pub struct ImportResult {
     /// The config.
     pub config: String,
     /// Notes about what has no counterpart or a different one, in order of the files.
-    pub notes: Vec<ImportNote>,
+    pub notes: Vec<ImportRemark>,
     /// Files that the config needs next to it: inline content of the imported files.
     pub files: Vec<(String, String)>,
 }

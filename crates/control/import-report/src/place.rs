@@ -21,7 +21,7 @@ impl fmt::Display for FilePosition {
 
 /// A difference between the imported file and the config.
 #[derive(Clone, Debug)]
-pub struct ImportNote {
+pub struct ImportRemark {
     /// Its position.
     pub place: FilePosition,
     /// Whether there is no counterpart; otherwise it is different.
@@ -30,7 +30,7 @@ pub struct ImportNote {
     pub text: String,
 }
 
-impl fmt::Display for ImportNote {
+impl fmt::Display for ImportRemark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.is_lost { "lost" } else { "note" };
         write!(f, "{}: {word}: {}", self.place, self.text)

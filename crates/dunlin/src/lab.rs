@@ -9,7 +9,7 @@ use std::process::{Command, ExitCode};
 /// The lab's program.
 const PROGRAM: &str = "dunlin-lab";
 
-/// Becomes the lab's program: the one beside this one, else the one in PATH.
+/// Replaces this process by `dunlin-lab`: from the same folder, else from PATH.
 ///
 /// # Errors
 /// It is not installed, or cannot be run.

@@ -120,7 +120,8 @@ pub fn encode<T: Serialize>(says: &T) -> Vec<u8> {
 /// Decodes a line.
 ///
 /// # Errors
-/// The version is checked first: the rest of another version need not be known.
+/// Another version, or unexpected content. The version is checked first, because a message of
+/// another version may have fields that this one cannot read.
 pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, DecodeError> {
     #[derive(Deserialize)]
     struct Version {

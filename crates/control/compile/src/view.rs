@@ -400,7 +400,8 @@ impl Zone {
         Self { views: Arc::default(), ..self.clone() }
     }
 
-    /// Gives a view these sets, which differ from those that it has at these names.
+    /// Replaces the sets of a view. `changed`: the names at which they differ from its present
+    /// ones.
     ///
     /// # Errors
     /// Too many names share one hash.

@@ -1,7 +1,7 @@
 //! The data plane as the server runs it: its sockets and threads, where they run, what is asked of
 //! them and what they count.
 #![forbid(unsafe_code)]
-// What only a part that is left out would call.
+// Code that is used only with features that are disabled in this build.
 #![cfg_attr(not(feature = "xdp"), allow(dead_code))]
 
 mod access_lists;

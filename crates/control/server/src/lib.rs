@@ -1,5 +1,5 @@
 //! Runs the server: opens sockets, starts threads, follows the config, and ends in order.
-// What only a part that is left out would call.
+// Code that is used only with features that are disabled in this build.
 #![cfg_attr(not(all(feature = "etcd", feature = "kubernetes")), allow(dead_code))]
 
 mod accept;

@@ -34,7 +34,7 @@ pub struct Server {
     pub started: SystemTime,
     /// The threads that answer.
     pub plane: DataPlane,
-    /// What it knows records from.
+    /// The sources of records.
     pub sources: Sources,
     pub stage: Stage,
     /// The config.

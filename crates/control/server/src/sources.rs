@@ -172,7 +172,7 @@ impl Sources {
     /// Stops the threads that change zones, sources first. Blocks.
     pub fn stop(&self) {
         self.zones.stop();
-        // Waited for outside of the lock: who asks for the status does not wait as well.
+        // Drop it outside the lock, so that a status request does not wait for the thread to end.
         {
             let _cluster = self.kubernetes().take();
         }

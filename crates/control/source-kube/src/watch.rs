@@ -1,8 +1,8 @@
 //! One stream of one kind of object: a list, and what changes after it.
 //!
-//! Where the server has streaming lists (WatchList), the list is the begin of the stream; else it
-//! comes in pages. A stream that breaks continues at its last revision. HTTP 410, or a revision
-//! that the server does not know, begins with a list again.
+//! Where the server has streaming lists (WatchList), the stream begins with the list; otherwise the
+//! list is read in pages. A stream that breaks continues at its last revision. HTTP 410, or a
+//! revision that the server does not know, begins with a list again.
 #[cfg(test)]
 #[path = "../../../../testing/fuzz/checks/corpus.rs"]
 mod corpus;

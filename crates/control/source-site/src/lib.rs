@@ -33,7 +33,7 @@ const FOLDER: &str = "sites";
 /// A site, and which of its zones are served.
 #[derive(Clone, Debug)]
 pub struct SiteSettings {
-    /// Its name, which is that of a folder, too.
+    /// The name of the site; its copy is in a folder of that name.
     pub name: String,
     /// Where it is.
     pub location: Option<String>,

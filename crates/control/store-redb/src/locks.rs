@@ -1,4 +1,4 @@
-//! The locks of a file that another one wraps.
+//! File locks for a storage backend that wraps another backend.
 
 /// The methods of a `StorageBackend` that lock ranges: those of its field `file`.
 macro_rules! same_locks {

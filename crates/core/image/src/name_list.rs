@@ -84,8 +84,8 @@ impl<'n> NameList<'n> {
     }
 
     /// Whether a name is denied by some lists together. As with the QNAME rules of a response
-    /// policy zone, a rule for the name itself decides before one for the names below another, and
-    /// of these the one for the longest name.
+    /// policy zone, an exact rule wins over a wildcard rule, and among wildcard rules the longest
+    /// wins.
     pub fn deny(lists: impl Iterator<Item = Self> + Clone, name: &QName) -> bool {
         (0..=name.labels()).rev().find_map(|depth| {
             let all = lists.clone().map(|list| list.verdicts(name, depth).0);

@@ -171,7 +171,7 @@ impl DpdkQueue {
         }
     }
 
-    /// Sends what the kernel sends, some of it at once.
+    /// Sends packets of the kernel's network stack, a limited number a call.
     #[cold]
     fn forward(&mut self) {
         let Some(host) = self.host.as_ref().filter(|_| self.queue == 0) else { return };

@@ -103,7 +103,7 @@ impl<T: Copy> RingSide<T> {
     }
 
     fn entry(&self, index: u32) -> *mut T {
-        // SAFETY: masked, so within the entries.
+        // SAFETY: the index is masked, so it is less than the number of entries.
         unsafe { self.entries.add((index & self.mask) as usize) }
     }
 }

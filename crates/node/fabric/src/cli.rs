@@ -76,7 +76,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The name of this node; empty: it has none.
+    /// The name of this Kubernetes node: of `--node`, of NODE_NAME or of the host; empty: none has
+    /// one.
     pub fn node(&self) -> String {
         let named = self.node.clone().or_else(|| std::env::var("NODE_NAME").ok());
         let of_host = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

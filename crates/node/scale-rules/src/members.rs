@@ -13,7 +13,7 @@ pub enum Dialect {
     /// Keys are read as the cluster-proportional-autoscaler reads them; ladders that are empty or
     /// end at 0 replicas are errors.
     Lenient,
-    /// As the cluster-proportional-autoscaler, with its traps.
+    /// As the cluster-proportional-autoscaler, including its known problems.
     Cpa,
 }
 

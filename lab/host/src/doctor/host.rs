@@ -10,8 +10,7 @@ use cpu::CpuList;
 const BUSY_MAX: f64 = 0.05;
 /// The acceptable share of steal time.
 const STEAL_MAX: f64 = 0.01;
-/// Buffer space that a waiting DNS query takes: with its
-/// bookkeeping, as Linux counts it (`truesize`).
+/// Bytes of socket buffer that Linux charges for one queued DNS query (`truesize`).
 const DATAGRAM_BYTES: i64 = 768;
 /// Datagrams for which a buffer should have room: those of 20 ms at 200,000 a second.
 const DATAGRAMS_MIN: i64 = 4_000;

@@ -109,7 +109,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Its name: a file below the root, or an owner of threads.
+    /// The file that holds the setting, or the device whose polling threads it moves.
     pub fn name(&self) -> String {
         match &self.setting {
             Setting::File(file) => format!("/{file}"),

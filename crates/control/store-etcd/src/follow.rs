@@ -178,12 +178,16 @@ impl CommitFollower {
     /// etcd has another history.
     async fn join(&mut self, head: &Head) -> Result<bool, RequestError> {
         // The watch may not have brought this server's last commits yet.
-        let known = self.known.revision.max(self.shared.newest());
+        let newest = self.shared.newest().filter(|newest| newest.revision > self.known.revision);
+        let known = newest.as_ref().map_or(self.known.revision, |newest| newest.revision);
         if head.revision < known {
             let newest = head.revision;
             return Err(set_back(&format!(
                 "etcd has revision {newest}, and this server has revision {known} already"
             )));
+        }
+        if let Some(newest) = newest {
+            self.check_newest(&newest).await?;
         }
         let revision = self.known.revision;
         if revision == Revision::NONE {
@@ -225,6 +229,20 @@ impl CommitFollower {
         self.know(kv, &commit);
         self.shared.begins_with(revision, Some(commit.id));
         Ok(true)
+    }
+
+    /// Checks that etcd has not another commit in place of one that this server has acknowledged
+    /// and not yet followed.
+    ///
+    /// # Errors
+    /// It has.
+    async fn check_newest(&self, newest: &Head) -> Result<(), RequestError> {
+        let key = self.shared.link.keys.commit(newest.revision);
+        let Some(kv) = self.shared.link.connection.find(key, 0).await? else { return Ok(()) };
+        match Head::new(newest.revision, self.read(&kv)?.id) == *newest {
+            true => Ok(()),
+            false => Err(self.rewritten("has another commit of revision", newest.revision)),
+        }
     }
 
     /// This commit is the last known one.

@@ -66,7 +66,7 @@ impl EtcdMirror {
             endpoint: link.connection.endpoint(),
             is_following: self.shared.is_following(),
             fault: report.fault(),
-            revision: self.shared.newest().0,
+            revision: self.shared.newest().map_or(0, |head| head.revision.0),
             contact: link.connection.traffic.contact(),
             bytes: link.connection.traffic.bytes(),
             unsaved: self.shared.unsaved(),

@@ -73,9 +73,10 @@ impl Shared {
         state.held.as_ref().filter(|(held, _)| held == head).map(|(_, why)| why.clone())
     }
 
-    /// The newest revision that is known to be in etcd.
-    pub fn newest(&self) -> Revision {
-        self.state().head.as_ref().map_or(Revision::NONE, |head| head.revision)
+    /// The newest value of the key `revision` that is known to have been in etcd: that of a commit
+    /// of this server, too, before the watch brings it.
+    pub fn newest(&self) -> Option<Head> {
+        self.state().head.clone()
     }
 
     /// A newer value of the key `revision` is known.

@@ -172,9 +172,9 @@ fn rtype(raw: &[u8], at: usize) -> Result<Rtype, EntryError> {
 fn pseudo_type(raw: &[u8]) -> Option<&'static str> {
     let is_one = |known: &&str| raw.eq_ignore_ascii_case(known.as_bytes());
     ["ANAME", "FLATTEN"].iter().any(is_one).then_some(
-        "other servers compute addresses from it: write an ALIAS record, which does, too, if its \
-         target is in a zone of this server; else the A and AAAA records of its target, or, below \
-         the apex, a CNAME record",
+        "other servers compute addresses from it: write an ALIAS record if its target is in a \
+         zone of this server, else the A and AAAA records of its target, or, below the apex, a \
+         CNAME record",
     )
 }
 

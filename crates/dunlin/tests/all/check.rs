@@ -184,7 +184,7 @@ fn zone_files_of_other_servers_are_loaded_or_refused_with_their_place() {
         ("digest", format!("{HEAD}a NS ns\na DS 1 8 2 0123\n"), 1, "digest.zone:6:12: the dig"),
         ("loop", format!("{HEAD}a CNAME b\nb CNAME a\n"), 0, "loop.zone:5:1: warning: the alias"),
         ("mac", HEAD.replace('\n', "\r"), 1, "mac.zone:1:1: the lines of this file end in CR"),
-        ("aname", format!("{HEAD}a ANAME b\n"), 1, "write the A and AAAA records of its target"),
+        ("aname", format!("{HEAD}a ANAME b\n"), 1, "else the A and AAAA records of its target"),
         ("uinfo", format!("{HEAD}a UINFO b\n"), 1, "`TYPE100 \\# LENGTH HEX`"),
         ("ds", format!("{HEAD}a NS ns\na DS 1 RSASHA256 1 {}\n", "00".repeat(20)), 0, "0 warn"),
     ] {

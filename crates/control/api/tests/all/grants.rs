@@ -32,7 +32,8 @@ pub fn request(scene: &Scene, token: &str, method: &str, path: &str, zone: &str)
         .replace("{address}", "192.0.2.1")
         .replace("{check}", "app")
         .replace("{principal}", "tenant")
-        .replace("{site}", "fra1");
+        .replace("{site}", "fra1")
+        .replace("{cluster}", "fra1");
     let filled = if filled.contains("{revision}") {
         let journal = scene.get(&format!("/v1/zones/{zone}/journal")).json();
         let last = journal["entries"].as_array().and_then(|all| all.last()).cloned();

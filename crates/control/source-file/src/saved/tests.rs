@@ -81,7 +81,7 @@ fn ten_thousand_names_round_trip() {
             1 => format!("Caf\\233-{n} CNAME Some.Where.{n}.Else."),
             2 => format!("a\\.b\\\\c\\\"{n} TXT \"x\\000;\\\"{n}\" \"\" {}", "y".repeat(b)),
             3 => format!("\\000\\001{n} TYPE65400 \\# 4 {n:08x}"),
-            4 => format!("empty{n} TYPE65401 \\# 0"),
+            4 => format!("empty{n} TYPE65402 \\# 0"),
             5 => format!("*.w{n} AAAA 2001:db8::{n:x}"),
             _ => format!("{n:032x} NSEC3 1 0 0 - 2t7b4g4vsa5smi47k61mv5bv1a22bojr A"),
         };

@@ -30,13 +30,10 @@ fn fabric_measures_each_way_and_its_report_verifies() {
     let present = classes.iter().filter(|class| !class["cpus"].is_null()).count();
     assert_eq!(classes.len(), 6);
     assert_eq!(study["cells"].as_array().unwrap().len(), present * 6);
-    // Times differ, so none is cut off.
     for cell in study["cells"].as_array().unwrap() {
         let times = cell["runs"][0]["pages"].as_array().unwrap();
-        assert!(
-            times.len() > 2 && cell["runs"][0]["packets"]["units"].as_u64() > Some(0),
-            "{cell}"
-        );
+        let packets = cell["runs"][0]["packets"]["units"].as_u64();
+        assert!(!times.is_empty() && packets > Some(0), "{cell}");
     }
     let verified =
         lab(&["verify"]).arg(&bundle).arg(bundle.with_extension("html")).output().unwrap();

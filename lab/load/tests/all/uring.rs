@@ -76,7 +76,7 @@ fn answers_to_replaced_sockets_are_ignored() {
     let options = Options { churn_ns: Some(2 * MILLISECOND), channels: 4, sources, ..options };
     let counts = run(&Options { when: open(5_000.0), ..options }).counts;
     assert_eq!((counts.planned, counts.unexpected), (1_000, 0));
-    assert!(counts.answered > 900, "{counts:?}");
+    assert!(counts.answered > 100, "{counts:?}");
 }
 
 /// Every other answer is late, and some match no query: each query ends once.

@@ -16,6 +16,7 @@ use port_xdp::{
 };
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
+use test_support::wait;
 use wire::{Wire, is_root};
 
 /// A queue of the server's interface, and two clients behind the other one.
@@ -399,5 +400,5 @@ fn second_attach_is_refused() {
         });
         wire.ping("192.0.2.1");
     }
-    assert!(!wire.has_program());
+    wait::until_true("no program is left", || !wire.has_program());
 }

@@ -5,7 +5,7 @@ use crate::limits::{NAMES_MAX, NOTES_MAX, SERVERS_MAX};
 use crate::values;
 use import_report::{FilePosition, ImportRemark, ImportResult};
 
-/// All rules of [forward] together, and their servers, as the config takes them.
+/// All rules of `[forward]` together, and their servers, as the config takes them.
 const ALL_SERVERS_MAX: usize = 256;
 
 /// The config and notes so far.

@@ -57,8 +57,8 @@ pub enum Command {
     /// names changed keys that need a restart: `dunlin serve --hot-restart` loses no query.
     ///
     /// A config that removes more than half of the zones, and at least 20, is held: nothing of it
-    /// takes effect, and the exit status is 1. So is one that removes a zone and does not end with
-    /// a newline. `--accept` applies it.
+    /// takes effect, and the exit status is 1. A config that removes a zone and has no final
+    /// newline is held, too. `--accept` applies it.
     #[command(after_help = "Examples:\n  \
         dunlin reload\n  \
         dunlin reload --accept\n  \
@@ -245,7 +245,7 @@ pub enum Command {
 
 #[derive(Args, Debug)]
 pub struct Serve {
-    /// Read this config. Default: every key has its default.
+    /// Read this config. Without it, every key has its default.
     #[arg(short, long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Replace the running server without losing a query: receive its sockets and connections.

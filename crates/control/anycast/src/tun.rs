@@ -29,7 +29,8 @@ impl Tun {
         let descriptor = rustix::fs::open(FILE, flags, Mode::empty()).map_err(|why| match why {
             Errno::NOENT | Errno::NODEV | Errno::NXIO => {
                 format!(
-                    "{FILE} is not there: {why}; load the module `tun`, give a container the device"
+                    "{FILE} is not there: {why}; load the module `tun`, or give the container the \
+                     device"
                 )
             }
             Errno::ACCESS => format!(

@@ -90,7 +90,7 @@ pub fn router(api: Api) -> Router {
 async fn refuse_path(uri: Uri) -> Problem {
     let path = uri.path();
     let help = match powerdns::is_dialect(path) {
-        true => "`[api] powerdns = true` serves those of PowerDNS that docs/powerdns.md lists",
+        true => "`[api] powerdns = true` serves the PowerDNS paths that docs/powerdns.md lists",
         false => "/v1/openapi.json describes all paths",
     };
     Problem::missing(format!("there is no {path}: {help}"))

@@ -271,7 +271,8 @@ pub enum AnycastCommand {
 
 #[derive(Args, Debug)]
 pub struct AnycastShow {
-    /// Go on, and print a line for each change. A server that does not answer announces nothing.
+    /// Keep running, and print a line for each change. A server that does not answer counts as not
+    /// announcing.
     #[arg(short, long)]
     pub follow: bool,
     #[command(flatten)]

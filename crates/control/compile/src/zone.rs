@@ -403,7 +403,8 @@ pub(crate) fn check_node(node: Node<'_>) -> Result<(), RuleViolation> {
         }
     }
     if node.set(Rtype::RRSIG).is_some() && node.sets().any(|set| has_choice(&set)) {
-        let what = "a set with a policy or a check beside signatures: they are of all its records";
+        let what =
+            "a signed set cannot have a policy or a check: its signature covers all its records";
         return Err(RuleViolation::new(BrokenRule::SIGNED, what));
     }
     if node.set(Rtype::ALIAS).is_some() {

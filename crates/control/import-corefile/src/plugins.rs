@@ -50,7 +50,7 @@ static PLUGINS: &[Plugin] = &[
         "a `[[zone]]` for each file that exists now, by the usual pattern",
         Taken(zone::auto),
     ),
-    plugin("autopath", "clients follow their own search path", Lost),
+    plugin("autopath", "no equivalent: each client tries its search domains itself", Lost),
     plugin("azure", "zones come from files", Lost),
     plugin("bind", "`[server] listen`, for addresses", Taken(operate::bind)),
     plugin("bufsize", "`[server] udp_size_max`", Taken(operate::bufsize)),

@@ -118,8 +118,8 @@ mod tests {
             zone("e.", ZoneState::Current, false),
         ];
         let expected = "ready, with faults: zone_unanswered: answered with SERVFAIL, because their \
-                        files were never loaded: a.; zone_outdated: served as they were, because \
-                        their files are refused: b., c., d.";
+                        files were never loaded: a.; zone_outdated: the old content of these is \
+                        served, because their files are refused: b., c., d.";
         check(ServerState::Serving, &zones, Ok(expected));
     }
 

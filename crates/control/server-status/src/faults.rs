@@ -157,7 +157,7 @@ fn unanswered_zones(status: &Status) -> Option<String> {
 
 fn outdated_zones(status: &Status) -> Option<String> {
     let zones = zones_in(status, &[ZoneState::Behind, ZoneState::Saved])?;
-    Some(format!("served as they were, because their files are refused: {zones}"))
+    Some(format!("the old content of these is served, because their files are refused: {zones}"))
 }
 
 /// Zones whose signatures expire soon, after or before now.
@@ -189,8 +189,8 @@ fn outdated_hosts(status: &Status) -> Option<String> {
 fn held_content(status: &Status) -> Option<String> {
     let names = some(status.held.keys())?;
     Some(format!(
-        "served as they were, because their new content was cut off or lost most of its names: \
-         {names}; `dunlin zones accept NAME` serves what is held"
+        "the old content of these is served, because the new one was cut off or lost most of its \
+         names: {names}; `dunlin zones accept NAME` serves what is held"
     ))
 }
 

@@ -85,8 +85,8 @@ pub fn held_off(shared: &Shared, found: Option<&TxnOpResponse>) -> Option<String
              it"
         ),
         _ => format!(
-            "the server {by:?} holds off the writes of others while it writes much, or has died \
-             while it did: try again in {} s",
+            "server {by:?} blocks other writes during a large write, or stopped during one: try \
+             again in {} s",
             HOLD_TTL.as_secs()
         ),
     })

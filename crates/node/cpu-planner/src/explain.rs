@@ -163,7 +163,9 @@ impl Preference {
             (false, free) if *free >= requested => {
                 format!("not only {what}: the {free} that are free there are on too few cores")
             }
-            (false, free) => format!("not only {what}: {free} of {requested} are free there"),
+            (false, free) => format!(
+                "not all CPUs are {what}: only {free} of the {requested} requested are free there"
+            ),
         }
     }
 }

@@ -171,7 +171,7 @@ pub struct PlanCpus {
     /// CPUs that are never chosen.
     #[arg(long, value_name = "LIST")]
     pub reserved: Option<CpuList>,
-    /// How many CPUs are never chosen; without --reserved the planner chooses which.
+    /// Number of CPUs to keep free. --reserved says which; otherwise the planner chooses them.
     #[arg(long, value_name = "NUMBER")]
     pub reserve: Option<usize>,
     /// The quality of service of the pod: only guaranteed ones with whole CPUs have them alone.

@@ -15,8 +15,8 @@ pub struct Fabric {
 pub enum FabricAction {
     /// Write who sends to whom, and how far that is, once per interval.
     ///
-    /// It counts at this machine's ends of the containers' virtual wires (tcx), beside any network
-    /// plugin, and changes no packet. Round trips are those of TCP connections that begin
+    /// It counts packets at the host side of each container's veth pair (tcx). It works with any
+    /// network plugin and changes no packet. Round trips are those of TCP connections that begin
     /// meanwhile. It needs Linux 6.6 and root; when it ends in any way, nothing of it is left.
     ///
     /// It drops all capabilities once it has attached its programs; containers that come later are

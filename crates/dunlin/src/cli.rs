@@ -211,7 +211,8 @@ pub enum Command {
     #[command(after_help = "Examples:\n  \
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
         dunlin import corefile Corefile --folder /etc/dunlin\n  \
-        dunlin import containerdns /etc/containerdns/containerdns.conf > dunlin.toml")]
+        dunlin import containerdns /etc/containerdns/containerdns.conf > dunlin.toml\n  \
+        dunlin import named /etc/bind/named.conf --folder /etc/dunlin")]
     Import(Import),
     /// Start the keeper of the announced addresses, and restart it when it ends.
     #[command(
@@ -320,7 +321,15 @@ pub enum ImportFrom {
     #[command(after_help = "Examples:\n  \
         dunlin import corefile /etc/coredns/Corefile > dunlin.toml\n  \
         dunlin import corefile Corefile --folder /etc/dunlin")]
-    Corefile(ImportCorefile),
+    Corefile(ImportConfig),
+    /// Convert BIND's named.conf into a dunlin.toml. Report each statement without a counterpart.
+    ///
+    /// It reads included files of this machine. Keys become files that only their owner can read.
+    /// Exit status 1 means that a setting is lost, or that the named.conf cannot be read.
+    #[command(after_help = "Examples:\n  \
+        dunlin import named /etc/bind/named.conf > dunlin.toml\n  \
+        dunlin import named /etc/bind/named.conf --folder /etc/dunlin")]
+    Named(ImportConfig),
     /// Convert INI files of ContainerDNS into one dunlin.toml. Report each key without a
     /// counterpart.
     ///
@@ -399,11 +408,11 @@ pub struct ImportContainerdns {
 }
 
 #[derive(Args, Debug)]
-pub struct ImportCorefile {
-    /// Corefile to convert. Default: standard input.
+pub struct ImportConfig {
+    /// Config to convert. Default: standard input.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Write dunlin.toml and files such as hosts entries into this folder. Default: write
+    /// Write dunlin.toml and files such as hosts entries and keys into this folder. Default: write
     /// dunlin.toml to standard output.
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,

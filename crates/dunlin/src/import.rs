@@ -1,10 +1,11 @@
 //! `dunlin import`: configs of other servers become one of ours.
-use crate::cli::{ImportContainerdns, ImportCorefile, ImportFrom};
+use crate::cli::{ImportConfig, ImportContainerdns, ImportFrom};
 use crate::limits::IMPORT_LEN_MAX;
-use import_corefile::{Environment, ImportRemark, ImportResult};
+use import_report::{ImportError, ImportRemark, ImportResult};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -19,33 +20,44 @@ use crate::parts::import_etcd as etcd;
 /// When it cannot be read, or the result not be written.
 pub fn run(command: &crate::cli::Import) -> Result<ExitCode, Box<dyn Error>> {
     match &command.from {
-        ImportFrom::Corefile(command) => corefile(command),
+        ImportFrom::Corefile(command) => config(command, "the Corefile", |name, text, here| {
+            import_corefile::import(name, text, here)
+        }),
+        ImportFrom::Named(command) => config(command, "the named.conf", |name, text, here| {
+            import_named::import(name, text, here)
+        }),
         ImportFrom::Containerdns(command) => containerdns(command),
         ImportFrom::Etcd(command) => etcd::run(command),
     }
 }
 
-fn corefile(command: &ImportCorefile) -> Result<ExitCode, Box<dyn Error>> {
+/// Imports the config of another server; `what`: its name in messages.
+fn config(
+    command: &ImportConfig,
+    what: &str,
+    import: impl FnOnce(&Path, &str, &Here) -> Result<ImportResult, ImportError>,
+) -> Result<ExitCode, Box<dyn Error>> {
     let (name, text) = match &command.file {
         Some(file) => (file.clone(), read(file, IMPORT_LEN_MAX)),
         None => (PathBuf::from("-"), read_from(io::stdin().lock(), IMPORT_LEN_MAX)),
     };
     let text = text.map_err(|error| format!("{}: {error}", name.display()))?;
     let folder = name.parent().unwrap_or(Path::new("")).to_owned();
-    let imported = import_corefile::import(&name, &text, &Here(folder))?;
+    let imported = import(&name, &text, &Here(folder))?;
     write_notes(&imported.notes)?;
     match &command.folder {
         Some(folder) => write_into(folder, &imported)?,
-        None if imported.files.is_empty() => {
+        None if imported.files.is_empty() && imported.secret_files.is_empty() => {
             io::stdout().write_all(imported.config.as_bytes())?;
         }
         None => {
             io::stdout().write_all(with_comments(&imported).as_bytes())?;
-            let names: Vec<&str> = imported.files.iter().map(|(name, _)| name.as_str()).collect();
+            let files = imported.files.iter().chain(&imported.secret_files);
+            let names: Vec<&str> = files.map(|(name, _)| name.as_str()).collect();
             let names = names.join(", ");
             return Err(format!(
-                "parts of the Corefile become files ({names}): the config has their lines as \
-                 comments; --folder FOLDER writes them"
+                "parts of {what} become files ({names}): the config has their lines as comments, \
+                 but for keys; --folder FOLDER writes them"
             )
             .into());
         }
@@ -90,6 +102,9 @@ fn with_comments(imported: &ImportResult) -> String {
         text.lines().for_each(|line| page += &format!("#   {line}\n"));
         page.push('\n');
     }
+    for (name, _) in &imported.secret_files {
+        page += &format!("# The file `{name}` beside this config has a key.\n\n");
+    }
     page + &imported.config
 }
 
@@ -97,24 +112,34 @@ fn with_comments(imported: &ImportResult) -> String {
 /// work.
 fn write_into(folder: &Path, imported: &ImportResult) -> Result<(), Box<dyn Error>> {
     fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-    let config = [("dunlin.toml".to_owned(), imported.config.clone())];
-    for (name, text) in imported.files.iter().chain(&config) {
+    let config = ("dunlin.toml".to_owned(), imported.config.clone());
+    let public = imported.files.iter().chain([&config]).map(|file| (file, 0o666));
+    let secret = imported.secret_files.iter().map(|file| (file, 0o600));
+    for ((name, text), mode) in secret.chain(public) {
         let path = folder.join(name);
-        let mut file = fs::File::create_new(&path).map_err(|error| match error.kind() {
+        let options = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path);
+        let mut file = options.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => {
                 format!("{}: it is already there: move it, or name another folder", path.display())
             }
             _ => format!("{}: {error}", path.display()),
         })?;
-        file.write_all(text.as_bytes())?;
+        let written = file.write_all(text.as_bytes());
+        written.map_err(|error| format!("{}: {error}", path.display()))?;
     }
     Ok(())
 }
 
-/// The environment and the files of this machine, and the folder of the Corefile.
+/// The environment and the files of this machine, and the folder of the imported config.
 struct Here(PathBuf);
 
-impl Environment for Here {
+impl Here {
+    fn find_file(&self, file: &Path) -> Option<PathBuf> {
+        [self.0.join(file), file.to_owned()].into_iter().find_map(|file| file.canonicalize().ok())
+    }
+}
+
+impl import_corefile::Environment for Here {
     fn variable(&self, name: &str) -> Option<String> {
         // A name that holds this would be no name, and asking for it a panic on some systems.
         let is_name = !name.is_empty() && !name.contains(['=', '\0']);
@@ -126,16 +151,35 @@ impl Environment for Here {
     }
 
     fn find(&self, file: &Path) -> Option<PathBuf> {
-        [self.0.join(file), file.to_owned()].into_iter().find_map(|file| file.canonicalize().ok())
+        self.find_file(file)
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
-        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-        let files = fs::read_dir(folder)?.map(|file| file.map(|file| file.path()));
-        let mut files: Vec<PathBuf> = files.collect::<io::Result<_>>()?;
-        files.sort();
-        Ok(files)
+        list(folder)
     }
+}
+
+impl import_named::Environment for Here {
+    fn read(&self, file: &Path, len_max: usize) -> io::Result<String> {
+        read(file, len_max)
+    }
+
+    fn find(&self, file: &Path) -> Option<PathBuf> {
+        self.find_file(file)
+    }
+
+    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
+        list(folder)
+    }
+}
+
+/// The files in a folder, sorted by name.
+fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    let files = fs::read_dir(folder)?.map(|file| file.map(|file| file.path()));
+    let mut files: Vec<PathBuf> = files.collect::<io::Result<_>>()?;
+    files.sort();
+    Ok(files)
 }
 
 /// What a regular file holds: a pipe would be waited for.

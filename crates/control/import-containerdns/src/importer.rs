@@ -149,7 +149,8 @@ impl Importer {
             let text = format!("{} more notes are omitted", self.more);
             self.notes.push(ImportRemark { place, is_lost: true, text });
         }
-        ImportResult { config: self.draft.write(), notes: self.notes, files: Vec::new() }
+        let config = self.draft.write();
+        ImportResult { config, notes: self.notes, files: Vec::new(), secret_files: Vec::new() }
     }
 
     /// Says how each zone comes into the store. The zone of the cluster is not there.

@@ -88,7 +88,8 @@ impl<'a> Importer<'a> {
         let order =
             |note: &ImportRemark| (note.place.file.clone(), note.place.line, note.place.column);
         notes.sort_by_key(order);
-        ImportResult { config: draft.write(), notes, files: draft.files }
+        let (config, files) = (draft.write(), draft.files);
+        ImportResult { config, notes, files, secret_files: Vec::new() }
     }
 
     fn block(&mut self, block: &Block) {

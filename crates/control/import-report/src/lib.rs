@@ -17,6 +17,8 @@ pub struct ImportResult {
     pub notes: Vec<ImportRemark>,
     /// Files that the config needs next to it: inline content of the imported files.
     pub files: Vec<(String, String)>,
+    /// Further such files, with secrets: only their owner may read them.
+    pub secret_files: Vec<(String, String)>,
 }
 
 /// A name for the config: in lower case, without the final dot; `.` is the root.

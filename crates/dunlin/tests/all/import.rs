@@ -1,7 +1,8 @@
-//! `dunlin import corefile` and `dunlin import containerdns` on real files.
+//! `dunlin import corefile`, `dunlin import named` and `dunlin import containerdns` on real files.
 use crate::served::text;
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -192,4 +193,32 @@ fn files_of_containerdns_become_a_config_that_check_accepts() {
         assert_eq!(output.status.code(), Some(status), "{words:?}");
         assert!(text(&output.stderr).contains(why), "{}", text(&output.stderr));
     }
+}
+
+/// A secret of BIND's config is only in its file, which only its owner can read.
+#[test]
+fn imported_keys_of_bind_are_files_of_their_owner() {
+    let here = folder("import_named");
+    let conf = "options { recursion no; };\n\
+                key \"k.example\" { algorithm hmac-sha256; secret \"c2VjcmV0\"; };\n\
+                zone \"a.example\" { type secondary; primaries { 192.0.2.1 key k.example; }; };\n";
+    fs::write(here.join("named.conf"), conf).expect("written");
+    let words = ["import", "named", "named.conf", "--folder", "out"];
+    let output = dunlin(&words, &here, b"");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let key = here.join("out/k-example.key");
+    assert!(fs::read_to_string(&key).expect("a key").contains("c2VjcmV0"));
+    let mode = fs::metadata(&key).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+    let config = fs::read_to_string(here.join("out/dunlin.toml")).expect("a config");
+    assert!(config.contains("key_file = \"k-example.key\"\n"), "{config}");
+    let check = dunlin(&["check", "out/dunlin.toml"], &here, b"");
+    let told = text(&check.stdout) + &text(&check.stderr);
+    assert!(!told.lines().any(|line| line.starts_with("out/dunlin.toml:")), "{told}");
+
+    let output = dunlin(&["import", "named"], &here, conf.as_bytes());
+    let told = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{told}");
+    assert!(told.contains("# The file `k-example.key` beside this config has a key."), "{told}");
+    assert!(told.contains("--folder FOLDER") && !told.contains("c2VjcmV0"), "{told}");
 }

@@ -160,6 +160,7 @@ fn zones_are_answered_while_the_site_is_away_and_after_a_start_without_it() {
     let Some(mut etcd) = Etcd::start_or_skip(1) else { return };
     let home = home(&etcd);
     let mut site = OtherSite::start(&etcd, &["example.org."]);
+    eventually(|| site.answers("a.example.org."));
     site.agrees_with(&home);
     etcd.kill(0);
     let serial = site.serial("example.org.");

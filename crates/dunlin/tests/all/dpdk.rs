@@ -1,7 +1,7 @@
 //! A server on devices of DPDK: memif, whose other end is in this process.
 //! What lacks is printed.
 
-use crate::memif_end::{ClientEnd, environment, frame};
+use crate::memif_end::{ClientEnd, alone, environment, frame};
 use crate::pair::is_root;
 use crate::served::{HEAD, NOERROR, Served, binary, holds, query, rcode, zone};
 use serde_json::Value;
@@ -58,7 +58,8 @@ struct MemifClient {
 impl MemifClient {
     fn new(folder: &Path, port: u16) -> Self {
         let server = SocketAddr::from(([192, 0, 2, 53], port));
-        let mut end = ClientEnd::open(&folder.join("memif"), 2, &[CLIENT.parse().expect("one")]);
+        let mut end =
+            ClientEnd::open(alone(), &folder.join("memif"), 2, &[CLIENT.parse().expect("one")]);
         end.wait();
         Self { end, server }
     }

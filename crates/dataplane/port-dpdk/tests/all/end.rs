@@ -8,8 +8,8 @@ use port_dpdk::{
 };
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use test_support::{dpdk, wait};
 
 /// The environment of this process, once; `None`: DPDK is not there, which is said.
@@ -58,18 +58,31 @@ pub fn frame(
     [&head, payload].concat()
 }
 
-/// The clients of a server at the other end of a memif device.
+/// Waits for the tests of this process that have devices. DPDK's driver of memif crashes when one
+/// device is opened or closed while the peer of another one ends.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The clients of a server at the other end of a memif device. Fields are dropped in this order.
 pub struct ClientEnd {
     pub queues: Vec<DpdkQueue>,
     pub view: DeviceView,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl ClientEnd {
     /// Opens an end with so many queues for clients with these addresses.
-    pub fn open(socket: &Path, queues: u16, clients: &[SocketAddr]) -> Self {
+    pub fn open(
+        alone: MutexGuard<'static, ()>,
+        socket: &Path,
+        queues: u16,
+        clients: &[SocketAddr],
+    ) -> Self {
         let arguments = format!("role=client,socket={},socket-abstract=no", socket.display());
         let (queues, view) = open(&arguments, queues, clients).expect("opened");
-        Self { queues, view }
+        Self { queues, view, _alone: alone }
     }
 
     /// Waits until there is a server. A ring has buffers from its first call on.

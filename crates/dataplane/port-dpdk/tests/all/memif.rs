@@ -1,6 +1,6 @@
 //! The contract, and what is counted, over a pair of memif devices without huge pages.
 
-use crate::end::{ClientEnd, environment, frame, open, options};
+use crate::end::{ClientEnd, alone, environment, frame, open, options};
 use packet::{Packet, Verdict};
 use port::{Port, Udp};
 use port_contract::TestLink;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use test_support::folder::Folder;
 use test_support::wait;
 
-/// A port, and a device at its other end with two clients.
+/// A port, and a device at its other end with two clients. Fields are dropped in this order.
 struct MemifLink {
     port: Udp<DpdkQueue>,
     view: DeviceView,
@@ -24,14 +24,14 @@ struct MemifLink {
 
 impl MemifLink {
     fn new(server: &str, clients: [&str; 2]) -> Self {
-        let folder = Folder::new("memif");
+        let (folder, alone) = (Folder::new("memif"), alone());
         let (server, clients) = (server.parse().unwrap(), clients.map(|at| at.parse().unwrap()));
         let socket = folder.join("socket");
         let arguments = format!("role=server,socket={},socket-abstract=no", socket.display());
         let (mut queues, view) = open(&arguments, 1, &[server]).expect("opened");
         let port = Udp::new(queues.pop().expect("one"));
         // DPDK has one role for each path of a socket, so this one is written in two ways.
-        let mut end = ClientEnd::open(&folder.join("./socket"), 1, &clients);
+        let mut end = ClientEnd::open(alone, &folder.join("./socket"), 1, &clients);
         end.wait();
         wait::until_true("the port is up", || view.counts().is_up);
         Self { port, view, server, clients, end, got: Default::default(), _folder: folder }
@@ -177,6 +177,7 @@ fn replies_without_room_are_refused_and_no_buffer_is_lost() {
 #[test]
 fn device_that_cannot_be_used_says_why_and_others_go_on() {
     let Some(environment) = environment() else { return };
+    let mut link = MemifLink::v4();
     let error = |address: &str, queues| {
         let address = address.parse().expect("an address");
         let opened = environment.open(&address, queues, &Selection::new(&[]), None);
@@ -193,7 +194,6 @@ fn device_that_cannot_be_used_says_why_and_others_go_on() {
     assert!(why.contains("set [server] workers = 1024"), "{why}");
     let again = Environment::start(environment.library(), &options());
     assert!(matches!(again, Err(DpdkError::Started)));
-    let mut link = MemifLink::v4();
     link.send(0, b"query");
     link.echo(1);
 }

@@ -3,7 +3,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use config::Config;
-use import_corefile::limits::NOTES_MAX;
+use import_corefile::limits::REMARKS_MAX;
 use import_corefile::{Environment, import};
 
 /// A machine with two variables and a file to import.
@@ -38,7 +38,7 @@ pub fn check(bytes: &[u8]) {
         Err(error) => return names_a_place(&error.place.to_string(), text),
         Ok(imported) => imported,
     };
-    assert!(imported.notes.len() <= NOTES_MAX + 1);
+    assert!(imported.notes.len() <= REMARKS_MAX + 1);
     for note in &imported.notes {
         names_a_place(&note.place.to_string(), text);
         assert!(!note.text.is_empty());

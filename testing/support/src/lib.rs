@@ -5,6 +5,7 @@ pub mod containerd;
 pub mod counting;
 pub mod dpdk;
 pub mod etcd;
+pub mod expected;
 pub mod folder;
 #[cfg(feature = "operator")]
 pub mod operator;

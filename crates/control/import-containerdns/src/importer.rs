@@ -1,9 +1,9 @@
 //! The config and the notes in the making.
 use crate::config::{ImportedConfig, Single};
 use crate::ini::{IniEntry, IniFile};
-use crate::limits::{NAMES_MAX, NOTES_MAX, SERVERS_MAX};
+use crate::limits::{NAMES_MAX, SERVERS_MAX};
 use crate::values;
-use import_report::{FilePosition, ImportRemark, ImportResult};
+use import_report::{FilePosition, ImportResult, Remarks};
 
 /// All rules of `[forward]` together, and their servers, as the config takes them.
 const ALL_SERVERS_MAX: usize = 256;
@@ -12,9 +12,7 @@ const ALL_SERVERS_MAX: usize = 256;
 #[derive(Debug, Default)]
 pub struct Importer {
     pub draft: ImportedConfig,
-    notes: Vec<ImportRemark>,
-    /// The number of notes above the limit.
-    more: usize,
+    notes: Remarks,
     /// Zones of `ContainerDNS`, whether users write their records, and where they are named.
     zones: Vec<(String, bool, FilePosition)>,
 }
@@ -22,20 +20,12 @@ pub struct Importer {
 impl Importer {
     /// Adds a note about something without a counterpart.
     pub fn lost(&mut self, place: &FilePosition, text: &str) {
-        self.say(place, true, text);
+        self.notes.add(place, true, text);
     }
 
     /// Adds a note about something with a different counterpart.
     pub fn differs(&mut self, place: &FilePosition, text: &str) {
-        self.say(place, false, text);
-    }
-
-    fn say(&mut self, place: &FilePosition, is_lost: bool, text: &str) {
-        if self.notes.len() < NOTES_MAX {
-            self.notes.push(ImportRemark { place: place.clone(), is_lost, text: text.to_owned() });
-        } else {
-            self.more += 1;
-        }
+        self.notes.add(place, false, text);
     }
 
     /// The value, or a note about what is wrong with it.
@@ -143,14 +133,8 @@ impl Importer {
             let file = files.iter().position(|file| *file.name == *place.file);
             (file, place.line, place.column)
         };
-        self.notes.sort_by_key(|note| order(&note.place));
-        if self.more > 0 {
-            let place = self.notes.last().expect("there are notes").place.clone();
-            let text = format!("{} more notes are omitted", self.more);
-            self.notes.push(ImportRemark { place, is_lost: true, text });
-        }
-        let config = self.draft.write();
-        ImportResult { config, notes: self.notes, files: Vec::new(), secret_files: Vec::new() }
+        let (config, notes) = (self.draft.write(), self.notes.close_by(order));
+        ImportResult { config, notes, files: Vec::new(), secret_files: Vec::new() }
     }
 
     /// Says how each zone comes into the store. The zone of the cluster is not there.

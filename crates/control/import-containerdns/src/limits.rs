@@ -2,8 +2,6 @@
 
 /// Bytes of a file.
 pub const FILE_LEN_MAX: usize = 1 << 20;
-/// Reported notes; more are counted.
-pub const NOTES_MAX: usize = 1 << 12;
 /// Servers of one forward rule, as the config takes them.
 pub const SERVERS_MAX: usize = 16;
 /// Members of etcd, as the config takes them.

@@ -1,10 +1,9 @@
 //! Imports all blocks, plugin by plugin.
 use crate::config::ImportedConfig;
 use crate::lex::CorefileWord;
-use crate::limits::NOTES_MAX;
 use crate::parse::{Block, Blocks, Directive};
 use crate::{Environment, ImportResult, hops, plugins, zones};
-use import_report::{FilePosition, ImportRemark, shown};
+use import_report::{Remarks, shown};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,9 +20,7 @@ pub struct Importer<'a> {
     pub caches: bool,
     /// The folder of its files.
     pub root: PathBuf,
-    notes: Vec<ImportRemark>,
-    /// The number of notes above the limit.
-    more: usize,
+    notes: Remarks,
     /// The plugin `local` answers its names.
     pub has_local: bool,
     /// No reverse name is forwarded: the cluster claims them all.
@@ -43,14 +40,15 @@ pub struct Importer<'a> {
 
 impl<'a> Importer<'a> {
     pub fn new(around: &'a dyn Environment, blocks: &'a Blocks) -> Self {
+        let mut notes = Remarks::default();
+        notes.extend(blocks.notes.clone());
         Self {
             draft: ImportedConfig::default(),
             around,
             zones: Vec::new(),
             caches: false,
             root: PathBuf::new(),
-            notes: blocks.notes.clone(),
-            more: 0,
+            notes,
             has_local: false,
             claims_reverse: false,
             ports: Vec::new(),
@@ -78,18 +76,9 @@ impl<'a> Importer<'a> {
         }
         self.compare_acls(&is_hop);
         self.close();
-        if self.more > 0
-            && let Some(last) = self.notes.last().cloned()
-        {
-            let text = format!("and {} more notes", self.more);
-            self.notes.push(ImportRemark { text, ..last });
-        }
-        let Self { draft, mut notes, .. } = self;
-        let order =
-            |note: &ImportRemark| (note.place.file.clone(), note.place.line, note.place.column);
-        notes.sort_by_key(order);
+        let Self { draft, notes, .. } = self;
         let (config, files) = (draft.write(), draft.files);
-        ImportResult { config, notes, files, secret_files: Vec::new() }
+        ImportResult { config, notes: notes.close(), files, secret_files: Vec::new() }
     }
 
     fn block(&mut self, block: &Block) {
@@ -263,20 +252,12 @@ impl<'a> Importer<'a> {
 
     /// Adds a note about something without a counterpart.
     pub fn lost(&mut self, word: &CorefileWord, text: &str) {
-        self.say(&word.place, true, text);
+        self.notes.add(&word.place, true, text);
     }
 
     /// Adds a note about something with a different counterpart.
     pub fn note(&mut self, word: &CorefileWord, text: &str) {
-        self.say(&word.place, false, text);
-    }
-
-    fn say(&mut self, place: &FilePosition, is_lost: bool, text: &str) {
-        if self.notes.len() < NOTES_MAX {
-            self.notes.push(ImportRemark { place: place.clone(), is_lost, text: text.to_owned() });
-        } else {
-            self.more += 1;
-        }
+        self.notes.add(&word.place, false, text);
     }
 
     /// Adds a note about excess words after a plugin or an option, or about its body.

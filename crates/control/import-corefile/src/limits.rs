@@ -1,5 +1,7 @@
 //! Limits of this crate.
 
+pub use import_report::limits::REMARKS_MAX;
+
 /// Bytes of a Corefile, and of each imported file.
 pub const FILE_LEN_MAX: usize = 16 << 20;
 /// Bytes of one word.
@@ -10,8 +12,6 @@ pub const WORDS_MAX: usize = 1 << 20;
 pub const DEPTH_MAX: usize = 16;
 /// Imports of snippets and files; nested ones count at each import.
 pub const IMPORTS_MAX: usize = 1 << 12;
-/// Reported notes; more are counted.
-pub const NOTES_MAX: usize = 1 << 12;
 /// Reverse zones of a network that does not end at a label.
 pub const REVERSE_MAX: u32 = 128;
 /// Servers of one suffix.

@@ -3,8 +3,7 @@ use crate::Environment;
 use crate::config::ImportedConfig;
 use crate::lex::Token;
 use crate::parse::{Parsed, Statement};
-use crate::report::Report;
-use import_report::{FilePosition, ImportResult, shown};
+use import_report::{FilePosition, ImportResult, Remarks, shown};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ pub const SERVER_LISTS: [&str; 4] = ["primaries", "masters", "remote-servers", "
 
 pub struct Context<'a> {
     pub draft: ImportedConfig,
-    report: Report,
+    remarks: Remarks,
     around: &'a dyn Environment,
     directory: Option<PathBuf>,
     pub acls: HashMap<&'a str, &'a Statement>,
@@ -32,7 +31,7 @@ impl<'a> Context<'a> {
     pub fn new(around: &'a dyn Environment, parsed: &'a Parsed) -> Self {
         let mut context = Self {
             draft: ImportedConfig::default(),
-            report: Report::default(),
+            remarks: Remarks::default(),
             around,
             directory: parsed.directory.clone(),
             acls: HashMap::new(),
@@ -42,7 +41,7 @@ impl<'a> Context<'a> {
             used_keys: BTreeSet::new(),
             key_files: HashMap::new(),
         };
-        context.report.extend(parsed.notes.clone());
+        context.remarks.extend(parsed.notes.clone());
         context.define(&parsed.statements);
         context
     }
@@ -94,12 +93,12 @@ impl<'a> Context<'a> {
 
     /// Adds a remark about something without a counterpart.
     pub fn lost(&mut self, place: &FilePosition, text: impl Into<String>) {
-        self.report.add(place, true, text);
+        self.remarks.add(place, true, text);
     }
 
     /// Adds a remark about something with a different counterpart.
     pub fn differs(&mut self, place: &FilePosition, text: impl Into<String>) {
-        self.report.add(place, false, text);
+        self.remarks.add(place, false, text);
     }
 
     /// The path of a file in the config.
@@ -186,7 +185,7 @@ impl<'a> Context<'a> {
             );
             self.lost(&place, text);
         }
-        let (config, notes) = (self.draft.write(), self.report.close());
+        let (config, notes) = (self.draft.write(), self.remarks.close());
         ImportResult { config, notes, files: Vec::new(), secret_files: self.draft.key_files }
     }
 }

@@ -13,7 +13,6 @@ mod lex;
 pub mod limits;
 mod options;
 mod parse;
-mod report;
 mod servers;
 mod settings;
 mod views;

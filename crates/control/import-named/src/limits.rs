@@ -16,5 +16,3 @@ pub const INCLUDES_MAX: usize = 1 << 12;
 pub const ELEMENTS_MAX: usize = 1 << 12;
 /// Depth of lists that name each other.
 pub const LIST_DEPTH_MAX: usize = 32;
-/// Reported remarks; more are counted.
-pub const REMARKS_MAX: usize = 1 << 12;

@@ -2,10 +2,13 @@
 //! that has no counterpart or a different one.
 #![forbid(unsafe_code)]
 
+pub mod limits;
 mod place;
+mod remarks;
 mod toml;
 
 pub use place::{FilePosition, ImportError, ImportRemark, shown};
+pub use remarks::Remarks;
 pub use toml::{TomlText, array, quote, seconds};
 
 /// The result of an import.

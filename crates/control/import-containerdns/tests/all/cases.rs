@@ -2,10 +2,12 @@
 //! outcome: `dunlin.toml` and `notes`, or only `error`. `BLESS=1` writes the outcome; review the
 //! difference.
 use config::Config;
-use import_containerdns::limits::{FILE_LEN_MAX, NOTES_MAX};
+use import_containerdns::limits::FILE_LEN_MAX;
 use import_containerdns::{import, table};
+use import_report::limits::REMARKS_MAX;
 use std::fs;
 use std::path::{Path, PathBuf};
+use test_support::expected;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases")
@@ -48,12 +50,7 @@ fn files_become_a_config_and_notes() {
     for (case, files) in &cases {
         for (name, text) in outcome(files) {
             let path = case.join(name);
-            if std::env::var_os("BLESS").is_some() {
-                fs::write(&path, text).expect("it can be written");
-            } else {
-                let expected = fs::read_to_string(&path).unwrap_or_default();
-                assert_eq!(text, expected, "{}", path.display());
-            }
+            expected::check(&path, &text);
         }
         check(files);
     }
@@ -69,7 +66,7 @@ fn check(files: &[(String, String)]) {
         }
         Ok(imported) => imported,
     };
-    assert!(imported.notes.len() <= NOTES_MAX + 1);
+    assert!(imported.notes.len() <= REMARKS_MAX + 1);
     if let Err(errors) = Config::parse(Path::new("dunlin.toml"), &imported.config) {
         let errors: Vec<String> = errors.iter().map(ToString::to_string).collect();
         panic!("{}\n{}\n{files:?}", errors.join("\n"), imported.config);
@@ -170,23 +167,15 @@ fn too_long_file_and_too_many_notes_are_reported() {
     let import = |text: String| import(&[("f".to_owned(), text)]);
     let error = import(" ".repeat(FILE_LEN_MAX + 1)).expect_err("too long").to_string();
     assert_eq!(error, "f:1:1: a file has at most 1048576 bytes");
-    let lines: String = (0..NOTES_MAX + 5).map(|n| format!("x{n}=1\n")).collect();
+    let lines: String = (0..REMARKS_MAX + 5).map(|n| format!("x{n}=1\n")).collect();
     let notes = import(format!("[a]\n{lines}")).expect("a file").notes;
     let last = notes.last().expect("notes").to_string();
-    assert!(last.ends_with("lost: 5 more notes are omitted"), "{last}");
+    assert!(last.ends_with("lost: and 5 more notes"), "{last}");
 }
 
 /// The documentation lists every key.
 #[test]
 fn documentation_has_the_key_table() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/containerdns.md");
-    let text = fs::read_to_string(&page).expect("a page");
-    let begin = text.find("| key | becomes |").expect("a table");
-    let end = text[begin..].find("\n\n").map_or(text.len(), |end| begin + end + 1);
-    if std::env::var_os("BLESS").is_some() {
-        let text = text[..begin].to_owned() + &table() + &text[end..];
-        fs::write(page, text).expect("it can be written");
-    } else {
-        assert_eq!(text[begin..end], table(), "BLESS=1 writes it");
-    }
+    expected::check_table(&page, "| key | becomes |", &table());
 }

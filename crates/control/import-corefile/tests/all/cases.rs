@@ -6,6 +6,7 @@ use import_corefile::{Environment, import, table};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use test_support::expected;
 
 /// A case's folder; absolute paths are in its folder `root`.
 struct Case(PathBuf);
@@ -71,12 +72,7 @@ fn cases_match_their_outcome() {
         seen += 1;
         for (name, text) in outcome(&case) {
             let path = case.0.join(&name);
-            if std::env::var_os("BLESS").is_some() {
-                fs::write(&path, text).expect("it can be written");
-            } else {
-                let expected = fs::read_to_string(&path).unwrap_or_default();
-                assert_eq!(text, expected, "{}", path.display());
-            }
+            expected::check(&path, &text);
         }
     }
     assert!(seen > 10, "the cases are missing");
@@ -86,15 +82,7 @@ fn cases_match_their_outcome() {
 #[test]
 fn documentation_has_the_plugin_table() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/import-corefile.md");
-    let text = fs::read_to_string(&page).expect("a page");
-    let begin = text.find("| plugin |").expect("a table");
-    let end = text[begin..].find("\n\n").map_or(text.len(), |end| begin + end + 1);
-    if std::env::var_os("BLESS").is_some() {
-        let text = text[..begin].to_owned() + &table() + &text[end..];
-        fs::write(page, text).expect("it can be written");
-    } else {
-        assert_eq!(text[begin..end], table(), "BLESS=1 writes it");
-    }
+    expected::check_table(&page, "| plugin |", &table());
 }
 
 fn message(text: &str) -> String {

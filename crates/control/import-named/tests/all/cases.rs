@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use test_support::expected;
 
 /// A case's folder; absolute paths are in its folder `root`.
 struct Case(PathBuf);
@@ -85,12 +86,7 @@ fn cases_match_their_outcome() {
         count += 1;
         for (name, text) in outcome(&case) {
             let path = case.0.join(&name);
-            if std::env::var_os("BLESS").is_some() {
-                fs::write(&path, text).expect("it can be written");
-            } else {
-                let expected = fs::read_to_string(&path).unwrap_or_default();
-                assert_eq!(text, expected, "{}", path.display());
-            }
+            expected::check(&path, &text);
         }
     }
     assert!(count > 10, "the cases are missing");
@@ -99,15 +95,7 @@ fn cases_match_their_outcome() {
 #[test]
 fn documentation_has_the_table_of_statements() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs/import-named.md");
-    let text = fs::read_to_string(&page).expect("a page");
-    let begin = text.find("| statement |").expect("a table");
-    let end = text[begin..].find("\n\n").map_or(text.len(), |end| begin + end + 1);
-    if std::env::var_os("BLESS").is_some() {
-        let text = text[..begin].to_owned() + &table() + &text[end..];
-        fs::write(page, text).expect("it can be written");
-    } else {
-        assert_eq!(text[begin..end], table(), "BLESS=1 writes it");
-    }
+    expected::check_table(&page, "| statement |", &table());
 }
 
 fn imported(text: &str) -> ImportResult {

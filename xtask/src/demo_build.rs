@@ -10,7 +10,6 @@ const LIBRARIES_MAX: usize = 220;
 /// Crates that only features need which the demo leaves out.
 const ABSENT: [&str; 14] = [
     "aya",
-    "cluster-parts",
     "cpus",
     "etcd-client",
     "h2",
@@ -20,6 +19,7 @@ const ABSENT: [&str; 14] = [
     "prost-build",
     "scale",
     "source-kube",
+    "source-parts",
     "source-site",
     "store-etcd",
     "tonic",

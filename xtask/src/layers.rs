@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(violations(&crates), Vec::<String>::new());
         let mut sources = crates_with_sources(&crates);
         sources.sort_unstable();
-        let expected = ["cluster-parts", "records", "source-file", "source-kube", "zone-manager"];
+        let expected = ["records", "source-file", "source-kube", "source-parts", "zone-manager"];
         assert_eq!(sources, expected);
     }
 

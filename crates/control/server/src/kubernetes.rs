@@ -1,7 +1,6 @@
 //! The names of a Kubernetes cluster: from the config to the source.
 use crate::documents::Documents;
 use crate::etcd::EtcdMap;
-use cluster_parts::PartsSource;
 use config::{Config, LabelCondition as Condition, SharedAddresses};
 use data_plane::KnownClients;
 use server_status::KubernetesStatus;
@@ -12,6 +11,7 @@ use source_kube::limits::Bounds;
 use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
 use source_kube::shared_zone::{AddressKind, LabelCondition, SharedZone};
 use source_kube::source::{self, FleetPart, KubernetesSource, Running, Settings, SharedPart};
+use source_parts::PartsSource;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ const LOCAL_PARTS_MAX: usize = 1024;
 /// The thread.
 pub const THREAD: &str = source::THREAD;
 /// The thread that merges parts of clusters.
-pub const PARTS_THREAD: &str = cluster_parts::THREAD;
+pub const PARTS_THREAD: &str = source_parts::THREAD;
 
 /// The source of the names of a cluster.
 pub struct Kubernetes {
@@ -144,7 +144,7 @@ pub fn start(
 
 /// The zone that clusters share.
 struct Shared {
-    parts: cluster_parts::Running,
+    parts: source_parts::Running,
     /// Follows the parts of all clusters in the fleet; `None`: there is none.
     _map: Option<EtcdMap>,
 }
@@ -169,7 +169,7 @@ impl Shared {
                 (None, Some(local), events)
             }
         };
-        let settings = cluster_parts::Settings {
+        let settings = source_parts::Settings {
             zones: vec![zone.origin.clone()],
             ttl: zone.ttl,
             negative_ttl: kubernetes.negative_ttl.as_secs() as u32,

@@ -4,9 +4,9 @@ use crate::cluster::parts::SERVICES;
 use crate::cluster::{Cluster, ObjectName};
 use crate::objects::{Hints, KeptSliceOf, Service, Slice};
 use crate::records::RecordChange;
-use cluster_parts::{object_key, read_object_key};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use source_parts::{object_key, read_object_key};
 use std::net::IpAddr;
 
 /// The format of the values.

@@ -1,8 +1,8 @@
 //! The zone that clusters share: the part that a service has in it.
 use crate::names::is_label;
 use crate::objects::{Labels, Port, Service, ServiceKind, SharedService, Slice};
-use cluster_parts::{Part, PartSet};
 use model::{Choice, TIER_MAX, TTL_MAX, is_check_name};
+use source_parts::{Part, PartSet};
 use std::net::IpAddr;
 use wire::{Name, NameBuf, Rtype};
 

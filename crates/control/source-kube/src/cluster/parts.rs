@@ -4,7 +4,7 @@ use crate::checks::UnusedCheck;
 use crate::objects::{Labels, ServiceKind, SharedService, Slice};
 use crate::packed::KeyRef;
 use crate::shared_zone::SharedZone;
-use cluster_parts::Part;
+use source_parts::Part;
 use std::sync::Arc;
 
 /// The kind of services in the keys of parts.

@@ -101,7 +101,7 @@ impl Report {
                     self.warnings.push(Diagnostic { help, ..wrong });
                 }
                 self.errors.extend(trust::load(&config).err());
-                let startup = server::check_startup(&config);
+                let startup = startup_check::check_startup(&config);
                 self.errors.extend(startup.errors);
                 self.warnings.extend(startup.warnings);
                 let folder = config.server.data_dir.as_deref().map(existing);

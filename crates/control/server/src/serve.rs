@@ -3,8 +3,7 @@ use crate::documents::Documents;
 use crate::limits::{HEALTH_INTERVAL, STOP_AFTER_FAILURE_MAX};
 use crate::live::{ForwardSetup, Live, tap_settings};
 use crate::resources::{Resources, VERSION};
-use crate::rest::Rest;
-use crate::server::{Handler, Server, Supervision, lock};
+use crate::server::{Handler, Server, Services, Supervision, lock};
 use crate::sources::Sources;
 use crate::stage::Stage;
 use crate::zones;
@@ -28,7 +27,7 @@ use std::net::TcpListener;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
@@ -152,8 +151,7 @@ impl RunningServer {
             stage: Stage::new(),
             live: Mutex::new(Live::new(config, levels, lists.clone(), setup, own_query)?),
             documents,
-            rest: Rest::default(),
-            transfers: OnceLock::new(),
+            services: Services::default(),
             supervision: Supervision { notify, announcer, lock },
         });
         let (on_failure, failure) = failures();
@@ -217,7 +215,7 @@ impl RunningServer {
         self.server.sign_lock();
         self.start_admin_and_ops();
         let Some((listener, tls)) = self.api.take() else { return Ok(()) };
-        self.server.rest.start(listener, tls, self.server.api())
+        self.server.services.rest.start(listener, tls, self.server.api())
     }
 
     /// Replaces the old process, if there is one, now that this process serves all its sockets.
@@ -353,7 +351,7 @@ impl RunningServer {
         if let Some(announcer) = &server.supervision.announcer {
             announcer.stop();
         }
-        server.rest.stop();
+        server.services.rest.stop();
         server.plane.stop();
         server.stop_transfers();
         server.sources.stop();
@@ -392,7 +390,7 @@ impl RunningServer {
             if let Some(announcer) = &server.supervision.announcer {
                 announcer.stop();
             }
-            server.rest.stop();
+            server.services.rest.stop();
             server.stop_transfers();
             server.sources.stop();
             running.stop();

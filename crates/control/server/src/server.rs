@@ -41,11 +41,17 @@ pub struct Server {
     pub live: Mutex<Live>,
     /// The credentials of [api], and where they are.
     pub documents: Documents,
+    pub services: Services,
+    /// What the process was started with.
+    pub supervision: Supervision,
+}
+
+/// What serves others beside queries.
+#[derive(Default)]
+pub struct Services {
     pub rest: Rest,
     /// Transfers of zones to other servers; unset: there are none.
     pub transfers: OnceLock<TransferThread>,
-    /// What the process was started with.
-    pub supervision: Supervision,
 }
 
 /// What ties the process to its service manager, its folder, and the keeper of its addresses.
@@ -322,7 +328,7 @@ impl Server {
         self.sources.start_store(&config, is_hot_restart)?;
         if let Some(stored) = self.sources.store.get() {
             // Set only here.
-            let _ = self.rest.records.set(stored.service.clone());
+            let _ = self.services.rest.records.set(stored.service.clone());
         }
         // Behind the store: a zone that both have is that of the store.
         self.follow_primaries()()
@@ -340,11 +346,12 @@ impl Server {
         let live = lock(&self.live);
         let config = live.started();
         Api {
-            records: (config.store.kind != StoreKind::None).then(|| Arc::clone(&self.rest.records)),
+            records: (config.store.kind != StoreKind::None)
+                .then(|| Arc::clone(&self.services.rest.records)),
             credentials: Arc::clone(&self.documents.credentials),
             health: Some(self.sources.prober.clone()),
             operator: Arc::clone(self) as _,
-            counters: Arc::clone(&self.rest.counters),
+            counters: Arc::clone(&self.services.rest.counters),
             powerdns: config.api.powerdns,
             requests_per_second: config.api.requests_per_second,
             // A restored snapshot needs room.

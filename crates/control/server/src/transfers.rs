@@ -101,13 +101,13 @@ impl Server {
         let thread = TransferThread::start(transfers, give_back, yield_to_workers)?;
         let sink = thread.sink();
         // Set only here.
-        let _ = self.transfers.set(thread);
+        let _ = self.services.transfers.set(thread);
         Ok(Some(sink))
     }
 
     /// Cuts off transfers: their clients try again.
     pub fn stop_transfers(&self) {
-        if let Some(thread) = self.transfers.get() {
+        if let Some(thread) = self.services.transfers.get() {
             thread.stop();
         }
     }

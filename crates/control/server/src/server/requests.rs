@@ -116,7 +116,7 @@ impl ServerContext for Server {
     }
 
     fn records(&self) -> Option<RecordService> {
-        self.rest.records.get().cloned()
+        self.services.rest.records.get().cloned()
     }
 
     fn image(&self) -> Image {
@@ -128,7 +128,7 @@ impl ServerContext for Server {
     }
 
     fn transfers(&self) -> Option<&Arc<Transfers>> {
-        self.transfers.get().map(TransferThread::transfers)
+        self.services.transfers.get().map(TransferThread::transfers)
     }
 
     fn refresh_zone(&self, zone: NameBuf) {
@@ -202,7 +202,7 @@ impl admin::Handler for Handler {
             announcer.pass_on();
         }
         self.server.supervision.notify.handed_over();
-        self.server.rest.start_stop();
+        self.server.services.rest.start_stop();
         let end = self.server.plane.hand_over();
         tokio::task::spawn_blocking(end).await.unwrap_or_default()
     }

@@ -18,10 +18,11 @@ impl Server {
             gathered_seconds: seconds(SystemTime::now()),
             documents: self.documents.status(),
             api: self
+                .services
                 .rest
                 .status()
                 .map(|api| ApiStatus { fault: self.documents.credentials.fault(), ..api }),
-            transfer: self.transfers.get().map(|thread| thread.transfers().status()),
+            transfer: self.services.transfers.get().map(|thread| thread.transfers().status()),
             certificates: self.certificates(),
             anycast: self.anycast_status(),
             process: Process::read(),
@@ -50,7 +51,7 @@ impl Server {
     fn certificates(&self) -> Vec<CertificateStatus> {
         let of_etcd = lock(&self.live).started().etcd.cert.clone();
         let of_etcd = of_etcd.map(|file| listen::certificate_status("[etcd] cert", &file));
-        self.rest.certificates().into_iter().chain(of_etcd).collect()
+        self.services.rest.certificates().into_iter().chain(of_etcd).collect()
     }
 
     /// Whether no worker or stream thread hangs, and the control threads run.

@@ -1,4 +1,6 @@
 //! Faults of a config that depend on this machine, and that would only show at the start or later.
+#![forbid(unsafe_code)]
+
 use admin::Endpoint;
 use config::{Admin, Config, Diagnostic, Etcd, StoreKind, holds, trust};
 use data_plane::{check_dpdk, check_placement};

@@ -3,6 +3,7 @@ use super::{TIMEOUT, check, fails, find_user, probe, probe_at};
 use health::{CheckKind, DnsCheck, Failure, GrpcCheck, Passed, Probes, ScriptCheck};
 use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use test_support::etcd::Etcd;
@@ -143,11 +144,12 @@ fn program(name: &str, text: &str) -> PathBuf {
     use std::os::unix::fs::PermissionsExt;
     let folder = std::env::temp_dir().join(format!("dunlin-health-{}", std::process::id()));
     std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join(name);
-    std::fs::write(&file, format!("#!/bin/sh\n{text}\n")).unwrap();
-    for path in [&folder, &file] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
-    }
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let (file, written) = (folder.join(name), folder.join(format!("{name}.written")));
+    std::fs::write(&written, format!("#!/bin/sh\n{text}\n")).unwrap();
+    // A file that this process had open for writing is busy while a child of another test has it.
+    let copied = Command::new("install").args(["-m", "755"]).args([&written, &file]).status();
+    assert!(copied.unwrap().success());
     file
 }
 

@@ -10,6 +10,7 @@ use std::path::Path;
 const KNOWN: &[&str] = &[
     "cpu-manager: manager and partitions",
     "data-plane: bypass and threads",
+    "fleet-members: members and waits",
     "forward: forwarder and late",
     "import-corefile: importer and plugins",
     "records: queue and service",
@@ -17,7 +18,6 @@ const KNOWN: &[&str] = &[
     "source-kube: checks and cluster",
     "source-kube: publish and source",
     "store: codec and port",
-    "store-etcd: members and waits",
     "store-etcd: store and watch",
     "zone-manager: epoch and sender",
     "zone-manager: queue and source",

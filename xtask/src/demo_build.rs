@@ -8,12 +8,16 @@ use std::path::Path;
 const LIBRARIES_MAX: usize = 220;
 
 /// Crates that only features need which the demo leaves out.
-const ABSENT: [&str; 14] = [
+const ABSENT: [&str; 18] = [
     "aya",
     "cpus",
     "etcd-client",
+    "etcd-link",
+    "fleet-members",
+    "fleet-state",
     "h2",
     "k8s-openapi",
+    "keyspace",
     "kube-client",
     "port-xdp",
     "prost-build",

@@ -1,10 +1,12 @@
 //! What must hold for any bytes as keys and values of etcd.
 use crate::encoding::{self, CommitName, IS_SNAPSHOT, Link, NO_COMMIT};
-use crate::keys::{Head, Keys, ListedKey, check_format, read_zone_value};
-use crate::limits::OPS_MAX;
 use crate::plan::replacement;
 use crate::staged::Move;
+use crate::zone_value::read_zone_value;
+use etcd_link::limits::OPS_MAX;
 use health::Finding;
+use keyspace::Keys;
+use keyspace::keys::{Head, ListedKey, check_format};
 use model::{View, read_stored, write_stored};
 use wire::{Name, NameBuf, Rtype};
 
@@ -32,7 +34,7 @@ fn key(keys: &Keys, bytes: &[u8]) {
         Some(ListedKey::Set(zone, name, view, rtype)) => {
             Some(keys.set(zone.as_name(), &name, view, rtype))
         }
-        None => keys.read_state(&key).map(|(server, target)| keys.state(server, &target)),
+        None => keys.read_state(&key).map(|(server, check, at)| keys.state(server, check, at)),
     };
     assert!(again.is_none_or(|again| again.as_bytes() == key));
     if keys.read_staged_id(&key).is_some() {

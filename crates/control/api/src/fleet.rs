@@ -9,9 +9,9 @@ use crate::receipt::Receipt;
 use crate::state::ApiState;
 use axum::extract::{Extension, State};
 use hyper::{HeaderMap, StatusCode};
-use records::{ClusterPart, Fleet, Refused};
+use records::{Fleet, Refused};
 use serde::Serialize;
-use server_status::{FleetStatus, Member};
+use server_status::{FleetStatus, Member, StoredCluster};
 use std::time::SystemTime;
 use utoipa::ToSchema;
 
@@ -163,9 +163,9 @@ pub struct ClusterBody {
     retired_seconds: Option<u64>,
 }
 
-impl From<ClusterPart> for ClusterBody {
-    fn from(part: ClusterPart) -> Self {
-        let ClusterPart { name, leader, services, slices, objects, retired_seconds, .. } = part;
+impl From<StoredCluster> for ClusterBody {
+    fn from(part: StoredCluster) -> Self {
+        let StoredCluster { name, leader, services, slices, objects, retired_seconds, .. } = part;
         Self { name, leader, services, slices, objects, retired_seconds }
     }
 }

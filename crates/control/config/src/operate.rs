@@ -379,14 +379,18 @@ impl Level {
     ];
 
     /// The crates that log.
-    pub(super) const PARTS: [&'static str; 22] = [
+    pub(super) const PARTS: [&'static str; 26] = [
         "admin",
         "announcer",
         "api",
         "control-messages",
         "data-plane",
         "durable",
+        "etcd-link",
+        "fleet-members",
+        "fleet-state",
         "health",
+        "keyspace",
         "kube-api",
         "listen",
         "process",

@@ -39,6 +39,7 @@ pub use saved::endpoints_in;
 pub use service::{Ended, HealthService, THREAD};
 pub use state::{ProbeState, TargetState};
 pub use webhook::WebhookSettings;
+pub use zone_manager::HealthTarget;
 
 #[cfg(test)]
 mod tests;

@@ -25,7 +25,7 @@ mod writer;
 mod zones;
 
 pub use digest::{ZoneDigest, ZoneDigests, hash_of_origin};
-pub use fleet::{ClusterPart, Fleet};
+pub use fleet::Fleet;
 pub use health::StoreHealth;
 pub use mirror::{Mirror, WriteDelay, source_of_site};
 pub use model::{
@@ -45,7 +45,7 @@ pub use types::{
 };
 pub use views::KnownViews;
 pub use wildcards::{Hiding, WriteRights};
-pub use zone_manager::ZoneOwner;
+pub use zone_manager::{Answer, Promise, ZoneOwner, answer};
 
 #[cfg(test)]
 extern crate self as records;

@@ -60,3 +60,22 @@ impl Member {
         (!is_plausible).then_some(ahead / 1_000)
     }
 }
+
+/// What a shared store has of a Kubernetes cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoredCluster {
+    /// Its name.
+    pub name: String,
+    /// The server that writes its objects; `None`: none does.
+    pub leader: Option<String>,
+    /// What tells it from another cluster of this name.
+    pub origin: Option<String>,
+    /// Services, and services imported from other clusters.
+    pub services: u64,
+    /// EndpointSlices.
+    pub slices: u64,
+    /// Objects of all kinds.
+    pub objects: u64,
+    /// When it was retired, in seconds since 1970; `None`: it was not.
+    pub retired_seconds: Option<u64>,
+}

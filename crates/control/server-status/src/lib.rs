@@ -37,7 +37,7 @@ pub use api::ApiStatus;
 pub use certificates::CertificateStatus;
 pub use dpdk::{DpdkDeviceStatus, DpdkQueueStatus, DpdkStatus};
 pub use faults::{Fault, fault_kinds, find_faults, unanswered_suffixes};
-pub use fleet::{FleetStatus, Member};
+pub use fleet::{FleetStatus, Member, StoredCluster};
 pub use health::HealthStatus;
 pub use held::HeldZone;
 pub use histogram::StatusHistogram;

@@ -4,8 +4,7 @@
 
 mod accept;
 mod documents;
-#[cfg(not(feature = "etcd"))]
-#[path = "absent/etcd.rs"]
+#[cfg_attr(not(feature = "etcd"), path = "absent/etcd.rs")]
 mod etcd;
 mod explain;
 #[cfg(feature = "kubernetes")]
@@ -33,8 +32,6 @@ mod sites;
 
 #[cfg(feature = "etcd")]
 use source_site as sites;
-#[cfg(feature = "etcd")]
-use store_etcd as etcd;
 
 pub use admin::HotRestart;
 pub use data_plane::CorePlanner;

@@ -7,6 +7,7 @@
 pub mod limits;
 mod rates;
 
+use keyspace::EtcdSettings;
 use limits::{MEASURE_INTERVAL, SPACE_INTERVAL};
 use rates::Measurements;
 use records::{
@@ -20,7 +21,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use store_etcd::{EtcdMirror, EtcdSettings, EtcdSpace, MirrorState, open_mirror};
+use store_etcd::{EtcdMirror, EtcdSpace, MirrorState, open_mirror};
 use wire::{Name, NameBuf};
 use zone_manager::{Answer, ZoneOwner, ZonePublisher};
 

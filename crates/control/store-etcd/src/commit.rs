@@ -1,16 +1,14 @@
 //! Commits to etcd.
-use crate::connection::RequestError;
 use crate::encoding::{self, CommitName, IS_SNAPSHOT};
 use crate::hold::held_off;
-use crate::keys::{Head, check_format};
-use crate::keyspace::values;
-use crate::limits::{
-    COMMITS_KEPT, HOLD_PAUSE, LAST_TRY, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL, WRITE_MAX,
-};
+use crate::limits::{COMMITS_STORED, HOLD_PAUSE, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL};
 use crate::plan;
 use crate::shared::Shared;
 use crate::staged::{self, Move};
 use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp};
+use etcd_link::{RequestError, values};
+use keyspace::keys::{Head, check_format};
+use keyspace::limits::{LAST_TRY, WRITE_MAX};
 use records::{CommitId, PreparedWrite, Revision};
 use tokio::time::{Instant, sleep};
 
@@ -194,7 +192,7 @@ impl<'a> Attempt<'a> {
             ops.push(TxnOp::put(keys.format(), self.format(), None));
         }
         if newest.0 / TRIM_INTERVAL != base.0 / TRIM_INTERVAL {
-            let end = keys.commit(Revision(newest.0.saturating_sub(COMMITS_KEPT)));
+            let end = keys.commit(Revision(newest.0.saturating_sub(COMMITS_STORED)));
             let old = DeleteOptions::new().with_range(end);
             ops.push(TxnOp::delete(keys.commits(), Some(old)));
         }
@@ -301,7 +299,7 @@ pub async fn outcome(
             return match commit {
                 Some(Ok(commit)) => Ok((commit.id == id).then_some(newest)),
                 // Deleted with old ones.
-                _ if head.revision.0 > newest.0 + COMMITS_KEPT => {
+                _ if head.revision.0 > newest.0 + COMMITS_STORED => {
                     Err(RequestError::Unanswered("etcd no longer has the commit".into()))
                 }
                 _ => Ok(None),

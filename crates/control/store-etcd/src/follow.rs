@@ -1,15 +1,14 @@
 //! Follows the commits in etcd: catches up, then watches.
-use crate::connection::RequestError;
 use crate::encoding::{self, NO_COMMIT, StoredCommit};
-use crate::keys::{Head, Keys, check_format};
-use crate::keyspace::{EtcdLink, Follower, Pages, Position, set_back};
-use crate::limits::{COMMIT_WAIT, COMMITS_KEPT, COMMITS_QUEUED};
+use crate::limits::{COMMIT_WAIT, COMMITS_QUEUED, COMMITS_STORED};
 use crate::list::{self, Listing};
 use crate::replica::Origin;
 use crate::shared::Shared;
-use crate::staged;
-use crate::unreadable;
+use crate::{staged, unreadable};
 use etcd_client::KeyValue;
+use etcd_link::{Pages, RequestError};
+use keyspace::keys::{Head, check_format};
+use keyspace::{EtcdLink, Follower, Keys, Position, set_back};
 use records::{Commit, CommitId, Form, PreparedWrite, Revision, WatchWaker};
 use std::future::pending;
 use std::path::PathBuf;
@@ -204,7 +203,7 @@ impl CommitFollower {
                 self.shared.begins_with(revision, commit);
                 return Ok(true);
             }
-            return match head.revision.0 > revision.0.saturating_add(COMMITS_KEPT) {
+            return match head.revision.0 > revision.0.saturating_add(COMMITS_STORED) {
                 true => Ok(false),
                 false => Err(self.rewritten("lacks the commit of revision", revision)),
             };
@@ -295,7 +294,7 @@ impl CommitFollower {
     fn is_suspicious(&self, kv: &KeyValue, is_commit: bool, is_put: bool) -> bool {
         if is_commit {
             // Old ones are deleted.
-            let limit = self.known.revision.0.saturating_sub(COMMITS_KEPT / 2);
+            let limit = self.known.revision.0.saturating_sub(COMMITS_STORED / 2);
             return kv.key() >= self.shared.link.keys.commit(Revision(limit)).as_bytes();
         }
         let head = Head::read(Some(kv.value()).filter(|_| is_put));

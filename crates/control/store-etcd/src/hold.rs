@@ -1,8 +1,9 @@
 //! Holds off the commits of other servers, whose small ones are always faster than a large one.
-use crate::connection::RequestError;
-use crate::limits::{BATCH_CONFLICTS_MAX, HOLD_TTL, RENEW_INTERVAL};
+use crate::limits::{BATCH_CONFLICTS_MAX, HOLD_TTL};
 use crate::shared::Shared;
 use etcd_client::{Compare, CompareOp, PutOptions, Txn, TxnOp, TxnOpResponse};
+use etcd_link::RequestError;
+use keyspace::limits::RENEW_INTERVAL;
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;

@@ -1,13 +1,14 @@
 //! A full list of what is in etcd, at one revision of it, as a snapshot file.
-use crate::connection::RequestError;
 use crate::encoding;
-use crate::keys::{self, Head, Keys, ListedKey};
-use crate::keyspace::{EtcdLink, Pages, Position};
 use crate::limits::UNREADABLE_MAX;
 use crate::replica::Origin;
 use crate::staged::{self, Move};
 use crate::unreadable::{UNKNOWN_STAMP, UnreadableKeys, missing_zone};
+use crate::zone_value::read_zone_value;
 use etcd_client::KeyValue;
+use etcd_link::{Pages, RequestError};
+use keyspace::keys::{Head, ListedKey};
+use keyspace::{EtcdLink, Keys, Position};
 use model::read_stored;
 use records::{Action, Form, PreparedWrite, Revision, StoreError, WrittenSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -156,7 +157,7 @@ impl Content {
     fn take(&mut self, keys: &Keys, kv: &KeyValue) {
         match keys.read(kv.key()) {
             None => self.note_foreign(kv.key(), "it is not a key of Dunlin"),
-            Some(ListedKey::Zone(origin)) => match keys::read_zone_value(kv.value()) {
+            Some(ListedKey::Zone(origin)) => match read_zone_value(kv.value()) {
                 Some(stamp) => self.zone(&origin).stamp = Some(stamp),
                 None => self.note_unreadable(kv.key(), &origin, "its value is not that of a zone"),
             },

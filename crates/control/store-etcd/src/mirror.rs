@@ -1,7 +1,7 @@
 //! A read-only copy of the records of another site.
-use crate::keyspace::words_of_site;
+use crate::EtcdStore;
 use crate::shared::Shared;
-use crate::{EtcdSettings, EtcdStore};
+use keyspace::{EtcdSettings, words_of_site};
 use records::{Store, StoreError};
 use std::path::Path;
 use std::sync::Arc;

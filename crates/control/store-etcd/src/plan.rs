@@ -1,7 +1,8 @@
 //! The changes of keys that a commit needs.
-use crate::keys::{Keys, ZoneValue};
-use crate::limits::{OPS_MAX, TRANSACTION_BYTES_MAX};
+use crate::zone_value::ZoneValue;
 use etcd_client::{DeleteOptions, TxnOp};
+use etcd_link::limits::{OPS_MAX, TRANSACTION_BYTES_MAX};
+use keyspace::Keys;
 use model::write_stored;
 use records::{PreparedWrite, StoreError};
 use std::collections::BTreeMap;

@@ -1,9 +1,11 @@
 //! The replica: a store on the disk of this server, and the file that says what it is a copy of.
 use crate::encoding;
-use crate::keys::{Head, Keys};
-use crate::limits::{OPS_MAX, UNSAVED_BYTES_MAX};
+use crate::limits::UNSAVED_BYTES_MAX;
 use crate::unreadable::{self, UnreadableKeys};
 use durable::files::Folder;
+use etcd_link::limits::OPS_MAX;
+use keyspace::keys::Head;
+use keyspace::{Keys, ORIGIN, replica_folder};
 use records::limits::GROUP_EDITS_MAX;
 use records::{Commit, CommitError, CommitId, PreparedWrite, Reader, Revision, Store, StoreError};
 use serde::{Deserialize, Serialize};
@@ -13,12 +15,6 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use store_redb::RedbStore;
-
-/// The folder of the replica in `[server] data_dir`.
-pub const FOLDER: &str = "replica";
-
-/// The file in it with the origin of the copy.
-const ORIGIN: &str = "origin.json";
 
 /// The folder in it with the files of one that could not be used.
 const UNUSABLE: &str = "unusable";
@@ -73,12 +69,6 @@ struct LastCommit {
     format: u32,
     revision: u64,
     commit: String,
-}
-
-/// The cluster that the replica in a folder is a copy of, if it is known.
-pub fn cluster_of(folder: &Path) -> Option<String> {
-    let bytes = fs::read(folder.join(ORIGIN)).ok()?;
-    serde_json::from_slice::<Origin>(&bytes).ok().map(|origin| origin.cluster)
 }
 
 /// The replica.
@@ -136,7 +126,7 @@ impl Replica {
     /// # Errors
     /// The folder cannot be created.
     pub fn closed(data_dir: &Path) -> Result<Self, StoreError> {
-        let folder = data_dir.join(FOLDER);
+        let folder = replica_folder(data_dir);
         fs::create_dir_all(&folder)
             .map_err(|why| StoreError::Failed(format!("{}: {why}", folder.display())))?;
         let (store, unsaved) = (RedbStore::closed(&folder)?, Unsaved::default());

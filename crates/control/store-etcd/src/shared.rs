@@ -1,9 +1,8 @@
 //! State that the store, its watch and the task that follows etcd share.
-use crate::EtcdSettings;
 use crate::encoding::NO_COMMIT;
-use crate::keys::Head;
-use crate::keyspace::{EtcdLink, LinkReport, LinkState};
 use crate::unreadable::{self, UnreadableKeys};
+use keyspace::keys::Head;
+use keyspace::{EtcdLink, EtcdSettings, LinkReport};
 use records::{CommitId, Form, Revision, StoreError};
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -162,7 +161,7 @@ impl Shared {
 
     /// Whether the replica follows etcd.
     pub fn is_following(&self) -> bool {
-        self.report.state() == LinkState::Following
+        self.report.is_following()
     }
 
     /// Whether commits are saved on the disk, and why not.

@@ -3,13 +3,13 @@
 //!
 //! While `moving` exists, no other commit succeeds, and every writer helps. Each transaction of a
 //! move requires the step that it does, so a writer that wakes up late changes nothing.
-use crate::connection::RequestError;
 use crate::encoding::{self, IS_SNAPSHOT, StoredCommit};
-use crate::keyspace::EtcdLink;
 use crate::limits::{STAGED_MAX, SWEEP_INTERVAL};
 use crate::plan::{self, KeyChanges};
 use crate::shared::Shared;
 use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, TxnOp};
+use etcd_link::RequestError;
+use keyspace::EtcdLink;
 use records::{CommitId, PreparedWrite};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;

@@ -2,26 +2,26 @@
 mod replace;
 mod upgrade;
 
-use crate::EtcdSettings;
 use crate::commit::{self, Committed};
-use crate::connection::RequestError;
 use crate::encoding::{self, CommitName, Link, NO_COMMIT};
 use crate::follow::{CommitFollower, Known};
 use crate::hold::BatchHold;
-use crate::keys::Head;
-use crate::keyspace::{FollowedKeys, History, Position};
-use crate::limits::{COMMITS_QUEUED, FIRST_LIST_MAX, OUTCOME_MAX, WRITE_MAX};
+use crate::limits::{COMMITS_QUEUED, OUTCOME_MAX};
 use crate::list::{self, Listing};
-use crate::members::{EtcdFleet, Membership};
 use crate::replica::{Origin, Replica};
 use crate::shared::Shared;
-use crate::staged;
-use crate::unreadable;
 use crate::watch::EtcdWatch;
+use crate::{staged, unreadable};
+use etcd_link::RequestError;
+use fleet_members::{EtcdFleet, Membership};
+use keyspace::keys::Head;
+use keyspace::limits::{FIRST_LIST_MAX, WRITE_MAX};
+use keyspace::{EtcdSettings, FollowedKeys, History, Position};
 use records::{
     Action, Commit, CommitError, CommitId, Fleet, Form, PreparedWrite, Reader, RestoreInfo,
     Revision, Store, StoreError, Watch, WatchWaker,
 };
+use server_status::FleetStatus;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -58,13 +58,18 @@ impl EtcdStore {
     pub fn closed(data_dir: &Path, settings: EtcdSettings) -> Result<Self, StoreError> {
         let replica = Replica::closed(data_dir)?;
         let (member, may_write) = (settings.member.clone(), settings.may_write);
-        let (own, is_mirror) = (settings.own.clone(), settings.site.is_some());
+        let is_mirror = settings.site.is_some();
         let shared = Shared::start(settings)
             .map_err(|why| StoreError::Failed(format!("no thread for etcd: {why}")))?;
         let following = Arc::clone(&shared);
         replica.store.set_condition(Box::new(move || following.writable()));
         let replica = Arc::new(Mutex::new(replica));
-        let fleet = EtcdFleet::new(Arc::clone(&shared), member, own);
+        let (link, report) = (Arc::clone(&shared.link), Arc::clone(&shared.report));
+        let copy = Arc::clone(&shared);
+        let add_copy = Box::new(move |status: &mut FleetStatus| {
+            (status.unsaved, status.unreadable) = (copy.unsaved(), copy.unreadable());
+        });
+        let fleet = EtcdFleet::new(link, report, member, add_copy);
         let membership = None;
         Ok(Self {
             shared,

@@ -1,7 +1,9 @@
 //! Keys of zones and record sets that cannot be read. Their zones are incomplete: a server that has
 //! the zone as it was written last keeps that, and any other one answers SERVFAIL.
-use crate::keys::{Keys, ListedKey, read_zone_value};
 use crate::limits::UNREADABLE_SHOWN;
+use crate::zone_value::read_zone_value;
+use keyspace::Keys;
+use keyspace::keys::ListedKey;
 use model::read_stored;
 use records::{Action, Form, PreparedWrite, Reader, Revision, SetKey, StoreError, View};
 use std::collections::{BTreeMap, BTreeSet};

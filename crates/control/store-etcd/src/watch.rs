@@ -1,10 +1,10 @@
 //! The commits that the writer of this server has to apply.
 use crate::follow::Found;
-use crate::limits::STORE_RETRY;
 use crate::list::Listing;
 use crate::replica::{Replica, edits, join};
 use crate::shared::Shared;
 use crate::store::adopt;
+use keyspace::limits::STORE_RETRY;
 use records::limits::GROUP_EDITS_MAX;
 use records::{Commit, CommitError, Revision, StoreError, Watch, WatchLost, WatchWaker};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,13 +1,13 @@
 //! Replaces everything: by a snapshot, or by what an operator accepts.
 use super::{EtcdStore, adopt, store_error};
 use crate::commit::{self, Committed};
-use crate::connection::RequestError;
 use crate::encoding::{CommitName, Link, NO_COMMIT};
 use crate::hold::Hold;
-use crate::keys::Head;
 use crate::limits::REVISIONS_ADOPTED;
 use crate::unreadable;
 use etcd_client::TxnOp;
+use etcd_link::RequestError;
+use keyspace::keys::Head;
 use records::{CommitId, Form, Revision, StoreError};
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -1,9 +1,10 @@
 //! Raises the form of the keys, once every server of the fleet knows the new one.
-use crate::connection::RequestError;
-use crate::keys::{check_format, read_member};
-use crate::limits::{RETRIES_MAX, WRITE_MAX};
+use crate::limits::RETRIES_MAX;
 use crate::shared::Shared;
 use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
+use etcd_link::RequestError;
+use keyspace::keys::{check_format, read_member};
+use keyspace::limits::WRITE_MAX;
 use records::{Form, StoreError};
 use tokio::time::timeout;
 

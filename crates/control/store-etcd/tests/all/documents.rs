@@ -1,12 +1,13 @@
 //! Documents that servers share.
 use crate::node::{Node, eventually, folder};
 use documents::{ChangeError, DocumentSet, Value, WriteError, change};
+use fleet_state::{DocumentKind, EtcdDocuments};
+use keyspace::{EtcdLink, EtcdSettings};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 use std::{fs, thread};
-use store_etcd::{DocumentKind, EtcdDocuments, EtcdLink, EtcdSettings};
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
 

@@ -1,11 +1,11 @@
 //! A map that one server at a time writes.
 use crate::node::{Node, eventually};
 use documents::{MapEvent, MapRequest, MapWriter};
+use fleet_state::EtcdMap;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use store_etcd::EtcdMap;
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
 use tokio::sync::mpsc;

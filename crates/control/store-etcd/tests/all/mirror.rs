@@ -3,13 +3,14 @@ use super::node::{Node, address, eventually, name};
 use super::rights::Guarded;
 use compile::Image;
 use image::HashKey;
+use keyspace::EtcdSettings;
 use records::{
     Batch, Edit, KnownViews, Mirror, Precondition, RecordService, ServiceThreads, SetValue,
     StoreSource, WriteContext, WriteDelay,
 };
 use std::path::PathBuf;
 use std::sync::Arc;
-use store_etcd::{EtcdMirror, EtcdSettings};
+use store_etcd::EtcdMirror;
 use store_redb::RedbStore;
 use test_support::etcd::Etcd;
 use test_support::folder::Folder;

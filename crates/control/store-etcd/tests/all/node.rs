@@ -1,7 +1,9 @@
 //! A server of a fleet, without DNS: its record service.
 use compile::Image;
 use documents::{MapEvent, MapWriter};
+use fleet_state::{EtcdMap, EtcdStates};
 use image::HashKey;
+use keyspace::{EtcdLink, EtcdSettings};
 use records::{
     Batch, Edit, Fleet, Form, KnownViews, Precondition, RecordService, Refused, Revision,
     ServiceThreads, SetKey, SetValue, SnapshotSource, StoreSource, View, WriteContext, WriteResult,
@@ -15,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use store::snapshot::{self, SnapshotItem, SnapshotWriter};
-use store_etcd::{EtcdLink, EtcdMap, EtcdSettings, EtcdStates};
 use store_redb::RedbStore;
 use test_support::etcd::Etcd;
 use test_support::wait;

@@ -5,11 +5,11 @@ use documents::{MapRequest, MapWriter, ReplicatedMap};
 use etcd_client::{
     Client, ConnectOptions, Permission, PermissionType, RoleRevokePermissionOptions,
 };
+use fleet_state::EtcdMap;
 use records::{Precondition, Refused};
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
-use store_etcd::EtcdMap;
 use test_support::etcd::Etcd;
 use tokio::runtime::{Builder, Runtime};
 

@@ -1,9 +1,9 @@
 //! What servers that probe say of their targets.
 use crate::node::{Node, eventually};
+use fleet_state::EtcdStates;
 use health::{ProbeState, TargetState};
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use store_etcd::EtcdStates;
 use test_support::etcd::Etcd;
 use test_support::operator::Operator;
 use zone_manager::HealthTarget;

@@ -170,13 +170,14 @@ impl Follower for Exchange {
     async fn due(&mut self) {
         let now = Instant::now();
         let is_idle = self.epoch.is_some() && self.write_at.is_none();
+        let life_at = self.life.due_at(&self.shared.states);
         tokio::select! {
             () = self.shared.states.pending_reports(), if is_idle => {
                 self.write_at = Some(now + STATES_BATCH);
             }
             () = sleep_until(self.write_at.unwrap_or(now)), if self.write_at.is_some() => {}
             () = sleep_until(self.sweep_at) => {}
-            () = sleep_until(self.life.due_at()) => {}
+            () = sleep_until(life_at) => {}
         }
     }
 
@@ -185,7 +186,7 @@ impl Follower for Exchange {
         if self.write_at.is_some_and(|at| at <= now) {
             self.write_at = self.write().await?;
         }
-        if self.life.due_at() <= now {
+        if self.life.due_at(&self.shared.states) <= now {
             self.show_life().await?;
         }
         if self.sweep_at <= now {

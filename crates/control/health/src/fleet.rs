@@ -108,12 +108,18 @@ pub(crate) struct Changed {
 }
 
 /// How soon silence counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SilenceTiming {
     /// The shortest interval of the checks: a server that probes shows so often that it lives.
     pub period: Duration,
-    /// After what time a server is silent for one of the checks.
-    pub shortest: Duration,
+    /// After what times a server is silent for one of the checks: at least one, in order.
+    pub limits: Arc<[Duration]>,
+}
+
+impl SilenceTiming {
+    fn shortest(&self) -> Duration {
+        self.limits.first().copied().unwrap_or(Duration::MAX)
+    }
 }
 
 #[derive(Default)]
@@ -206,7 +212,7 @@ impl FleetStates {
         let mut inner = self.inner();
         let lasted = inner.silence.of(server);
         inner.silence.hear(server, at);
-        if inner.timing.is_some_and(|timing| lasted >= timing.shortest) {
+        if inner.timing.as_ref().is_some_and(|timing| lasted >= timing.shortest()) {
             inner.changed.silence = true;
             self.changed.notify_one();
         }
@@ -216,7 +222,7 @@ impl FleetStates {
     pub fn reach(&self, at: Instant) {
         let mut inner = self.inner();
         inner.silence.reach(at);
-        let shortest = inner.timing.map(|timing| timing.shortest);
+        let shortest = inner.timing.as_ref().map(SilenceTiming::shortest);
         let mut others = inner.vantages.iter().filter(|vantage| !vantage.is_own);
         let is_silent =
             shortest.is_some_and(|limit| others.any(|one| inner.silence.of(&one.name) >= limit));
@@ -228,16 +234,25 @@ impl FleetStates {
 
     /// How soon silence counts; `None`: there is nothing to probe.
     pub fn timing(&self) -> Option<SilenceTiming> {
-        self.inner().timing
+        self.inner().timing.clone()
+    }
+
+    /// When a server that probes is late next for one of the checks, after this time; `None`: not
+    /// unless it shows that it lives before.
+    pub fn late_after(&self, time: Instant) -> Option<Instant> {
+        let inner = self.inner();
+        let timing = inner.timing.as_ref()?;
+        let others = inner.vantages.iter().filter(|vantage| !vantage.is_own);
+        others.filter_map(|one| inner.silence.late_after(&one.name, time, &timing.limits)).min()
     }
 
     /// The servers that probe and may be silent; `None`: that makes no difference now, so etcd
     /// need not be read for it.
     pub fn late(&self) -> Option<Vec<Arc<str>>> {
         let inner = self.inner();
-        let (timing, now) = (inner.timing?, Instant::now());
+        let (shortest, now) = (inner.timing.as_ref()?.shortest(), Instant::now());
         let others = inner.vantages.iter().filter(|vantage| !vantage.is_own);
-        let late = others.filter(|one| inner.silence.is_late(&one.name, now, timing.shortest));
+        let late = others.filter(|one| inner.silence.is_late(&one.name, now, shortest));
         let late: Vec<_> = late.map(|one| Arc::clone(&one.name)).collect();
         (inner.is_waiting || !late.is_empty()).then_some(late)
     }

@@ -239,9 +239,10 @@ pub fn refused(args: &[&str], output: &Output) -> String {
     text(&output.stderr)
 }
 
-/// The binary under test.
+/// The binary under test: `DUNLIN_BIN`, for figures of a release, or the one of this build.
 pub fn binary() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_dunlin"))
+    let built = || env!("CARGO_BIN_EXE_dunlin").into();
+    Command::new(std::env::var_os("DUNLIN_BIN").unwrap_or_else(built))
 }
 
 /// The response to a request with JSON at a local socket.

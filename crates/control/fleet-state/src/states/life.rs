@@ -5,24 +5,28 @@ use crate::limits::LIFE_INTERVAL;
 use etcd_client::{PutOptions, Txn, TxnOp, TxnOpResponse};
 use etcd_link::RequestError;
 use etcd_link::limits::OPS_MAX;
+use health::FleetStates;
 use tokio::time::Instant;
 
 /// When signs of life are due.
 pub struct Life {
     look_at: Instant,
     shown: Instant,
+    /// When the others were looked at last.
+    looked: Instant,
 }
 
 impl Default for Life {
     fn default() -> Self {
         let now = Instant::now();
-        Self { look_at: now, shown: now }
+        Self { look_at: now, shown: now, looked: now }
     }
 }
 
 impl Life {
-    pub fn due_at(&self) -> Instant {
-        self.look_at
+    /// At the next look, or once another server is late: that is not left to the next look.
+    pub fn due_at(&self, states: &FleetStates) -> Instant {
+        states.late_after(self.looked).map_or(self.look_at, |late| self.look_at.min(late))
     }
 }
 
@@ -31,12 +35,14 @@ impl Exchange {
     pub(super) async fn show_life(&mut self) -> Result<(), RequestError> {
         let now = Instant::now();
         let timing = self.shared.states.timing();
-        let period = timing.map_or(LIFE_INTERVAL, |timing| timing.period);
-        self.life.look_at = now + period.min(LIFE_INTERVAL);
+        let period = timing.as_ref().map_or(LIFE_INTERVAL, |timing| timing.period);
+        (self.life.looked, self.life.look_at) = (now, now + period.min(LIFE_INTERVAL));
         let Some(epoch) = self.epoch.filter(|_| timing.is_some()) else {
             return self.ask_for_late().await;
         };
-        if now >= self.life.shown + period {
+        if now < self.life.shown + period {
+            self.life.look_at = self.life.look_at.min(self.life.shown + period);
+        } else {
             self.life.shown = now;
             let key = self.link.keys.member(self.shared.states.name());
             let as_it_is = PutOptions::new().with_ignore_value().with_ignore_lease();

@@ -58,6 +58,12 @@ impl Silence {
     pub fn is_late(&self, server: &str, now: Instant, limit: Duration) -> bool {
         self.heard.get(server).is_some_and(|heard| now.saturating_duration_since(*heard) >= limit)
     }
+
+    /// When a server passes the first of these limits after this time.
+    pub fn late_after(&self, server: &str, time: Instant, limits: &[Duration]) -> Option<Instant> {
+        let heard = *self.heard.get(server)?;
+        limits.iter().filter_map(|limit| heard.checked_add(*limit)).find(|at| *at > time)
+    }
 }
 
 #[cfg(test)]
@@ -80,6 +86,19 @@ mod tests {
         silence.hear("a", begin + 6 * SECOND);
         assert_eq!(silence.of("a"), Duration::ZERO);
         assert!(!silence.is_late("a", begin + 6 * SECOND, SECOND));
+    }
+
+    #[test]
+    fn server_is_late_at_each_limit_and_not_between() {
+        let begin = Instant::now();
+        let mut silence = Silence::default();
+        let limits = [3 * SECOND, 7 * SECOND];
+        assert_eq!(silence.late_after("a", begin, &limits), None, "nothing was heard of it");
+        silence.hear("a", begin);
+        let late = |after: u32| silence.late_after("a", begin + after * SECOND, &limits);
+        assert_eq!(late(0), Some(begin + 3 * SECOND));
+        assert_eq!(late(3), Some(begin + 7 * SECOND));
+        assert_eq!(late(7), None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::prober::{ProbeId, Transition};
 use crate::report::VantageReport;
 use crate::state::{ProbeState, TargetState};
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use zone_manager::HealthTarget;
 
@@ -139,10 +139,10 @@ impl Runner {
         let Some(fleet) = &self.fleet else { return };
         let names: HashSet<_> = fleet.agreed.keys().map(|target| &*target.check).collect();
         let checks = || names.iter().filter_map(|name| self.prober.check(name));
+        let limits: BTreeSet<_> = checks().map(|check| check.silence_max()).collect();
         let period = checks().map(|check| check.interval).min();
-        let shortest = checks().map(|check| check.silence_max()).min();
-        let timing = period.zip(shortest);
-        let timing = timing.map(|(period, shortest)| SilenceTiming { period, shortest });
+        let timing = |period| SilenceTiming { period, limits: limits.into_iter().collect() };
+        let timing = period.map(timing);
         fleet.states.set_timing(timing);
         self.wait_for_silence();
     }

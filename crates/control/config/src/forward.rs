@@ -29,6 +29,8 @@ pub struct Forward {
     pub mix_case: bool,
     /// Source ports that never change, for benchmarks; `None`: many that change.
     pub fixed_ports: Option<u8>,
+    /// The maximum TTL of a cached answer, also of a negative one; `None`: that of `[cache]`.
+    pub ttl_max: Option<Duration>,
 }
 
 /// How a rule treats its names.
@@ -87,8 +89,8 @@ impl Forward {
                 DeValue::Table(_) => Self::read(key, suffix, section)?,
                 _ => {
                     let (servers, file) = read_servers(key, value, &mut section);
-                    let (mode, mix_case, fixed_ports) = (Mode::Cache, true, None);
-                    Self { suffix, mode, servers, file, mix_case, fixed_ports }
+                    let (mode, mix_case, fixed_ports, ttl_max) = (Mode::Cache, true, None, None);
+                    Self { suffix, mode, servers, file, mix_case, fixed_ports, ttl_max }
                 }
             };
             let before: usize = rules.iter().map(|rule| rule.servers.len()).sum();
@@ -106,7 +108,8 @@ impl Forward {
 
     /// Reads a rule that is a table.
     fn read(key: &str, suffix: NameBuf, mut section: Section<'_, '_>) -> Result<Self, Wrong> {
-        if !["servers", "mode", "mix_case", "fixed_ports"].into_iter().any(|key| section.has(key)) {
+        const KEYS: [&str; 5] = ["servers", "mode", "mix_case", "fixed_ports", "ttl_max"];
+        if !KEYS.into_iter().any(|key| section.has(key)) {
             let message = "expected an array of addresses, or a table with `servers`".to_owned();
             let help = format!("a name with dots has quotes: \"{key}.…\" = [\"…\"]");
             return Err(Wrong { message, help: Some(help) });
@@ -119,13 +122,18 @@ impl Forward {
         let mix_case = section.read("mix_case", true, values::boolean);
         let ports = values::number(1..=SOCKETS_PER_SERVER as u8);
         let fixed_ports = section.read("fixed_ports", None, |value| ports(value).map(Some));
+        let ttl = units::duration(CACHE_TTL);
+        let ttl_max = section.read("ttl_max", None, |value| ttl(value).map(Some));
+        if mode != Mode::Cache {
+            section.wrong("ttl_max", "is of a rule that caches", "take it out");
+        }
         match mode.asks() {
             true if !section.has("servers") => section.missing("servers"),
             true => {}
             false => section.wrong("servers", "is not asked in this mode", "take it out"),
         }
         section.close();
-        Ok(Self { suffix, mode, servers, file, mix_case, fixed_ports })
+        Ok(Self { suffix, mode, servers, file, mix_case, fixed_ports, ttl_max })
     }
 }
 

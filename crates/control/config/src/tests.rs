@@ -264,7 +264,7 @@ fn each_commented_example_is_valid_in_its_place() {
             panic!("{first}: {wrong:#?}");
         }
     }
-    assert_eq!(count, 134 + 9 + 3, "keys, rules and sections");
+    assert_eq!(count, 134 + 10 + 3, "keys, rules and sections");
 }
 
 #[test]
@@ -300,13 +300,15 @@ fn rule_has_servers_and_a_mode() {
         [forward]
         "." = ["192.0.2.1"]
         "direct.example" = { servers = ["192.0.2.2", "::1"], mode = "direct", mix_case = false }
-        "fixed.example" = { servers = ["192.0.2.3"], fixed_ports = 1 }
+        "fixed.example" = { servers = ["192.0.2.3"], fixed_ports = 1, ttl_max = "1s" }
         "off.example" = { mode = "off" }
         "internal" = { mode = "local" }
     "#;
     let rules = Config::parse(Path::new("f"), text).expect("a config").forwards;
     let fixed: Vec<_> = rules.iter().filter_map(|rule| rule.fixed_ports).collect();
     assert_eq!(fixed, [1]);
+    let longest: Vec<_> = rules.iter().filter_map(|rule| rule.ttl_max).collect();
+    assert_eq!(longest, [std::time::Duration::from_secs(1)]);
     let told = rules.iter().map(|rule| {
         let (suffix, count) = (rule.suffix.as_name().to_string(), rule.servers.len());
         (suffix, rule.mode, count, rule.mix_case)

@@ -38,7 +38,6 @@ impl ForwardTable {
         trust: Option<TrustAnchors>,
     ) -> Self {
         let cache = &config.cache;
-        let seconds = |time: Duration| u32::try_from(time.as_secs()).unwrap_or(u32::MAX);
         let plan = ResolverPlan {
             serial: 0,
             marks: ServerMarks::new(UPSTREAMS_MAX),
@@ -172,6 +171,10 @@ impl ForwardTable {
     }
 }
 
+fn seconds(time: Duration) -> u32 {
+    u32::try_from(time.as_secs()).unwrap_or(u32::MAX)
+}
+
 /// The servers of a rule, without their numbers.
 fn servers(rule: &Forward) -> UpstreamServers {
     UpstreamServers {
@@ -181,6 +184,7 @@ fn servers(rule: &Forward) -> UpstreamServers {
         mixes_case: rule.mix_case,
         fixed_ports: rule.fixed_ports,
         caches: rule.mode == Mode::Cache,
+        ttl_max: rule.ttl_max.map(seconds),
         is_retired: false,
     }
 }
@@ -206,8 +210,11 @@ fn no_room() -> String {
 
 /// The suffixes whose names are treated in another way now, except by other servers.
 fn other_suffixes(old: &[Forward], new: &[Forward]) -> Vec<NameBuf> {
+    fn treated(rule: &Forward) -> (&NameBuf, Mode, Option<Duration>) {
+        (&rule.suffix, rule.mode, rule.ttl_max)
+    }
     let has = |rules: &[Forward], rule: &Forward| {
-        rules.iter().any(|other| (&other.suffix, other.mode) == (&rule.suffix, rule.mode))
+        rules.iter().any(|other| treated(other) == treated(rule))
     };
     let gone = old.iter().filter(|rule| !has(new, rule));
     let come = new.iter().filter(|rule| !has(old, rule));
@@ -260,6 +267,12 @@ mod tests {
         let flushed: Vec<_> = change.flush.iter().map(|it| it.as_name().to_string()).collect();
         assert_eq!(flushed, ["corp."]);
         assert_eq!(table.forwarding().expect("rules").plan().groups.len(), 3);
+        let shorter = rules("forward.\".\" = { servers = [\"192.0.2.1\"], ttl_max = \"1s\" }");
+        let change = table.change(&shorter, None, Instant::now()).expect("room");
+        assert!(change.flush.iter().any(|it| it.as_name().is_root()), "{change:?}");
+        let plan = table.forwarding().expect("rules").plan().clone();
+        let limits: Vec<_> = plan.groups.iter().filter_map(|group| group.ttl_max).collect();
+        assert_eq!(limits, [1]);
     }
 
     #[test]

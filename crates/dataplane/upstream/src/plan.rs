@@ -59,6 +59,8 @@ pub struct UpstreamServers {
     pub fixed_ports: Option<u8>,
     /// Whether answers are cached.
     pub caches: bool,
+    /// The longest lifetime of an answer in seconds, if it is shorter than that of the plan.
+    pub ttl_max: Option<u32>,
     /// Whether no rule leads here any more. Queries under way end with these servers.
     pub is_retired: bool,
 }
@@ -66,10 +68,21 @@ pub struct UpstreamServers {
 impl UpstreamServers {
     /// Whether another group has the same names and servers, treated in the same way.
     pub fn is_like(&self, other: &Self) -> bool {
-        let parts = |it: &Self| (it.mixes_case, it.fixed_ports, it.caches);
+        let parts = |it: &Self| (it.mixes_case, it.fixed_ports, it.caches, it.ttl_max);
         parts(self) == parts(other)
             && self.suffix == other.suffix
             && self.addresses == other.addresses
+    }
+
+    /// The bounds of the lifetimes of its answers; `all`: those of all groups.
+    pub(crate) fn lifetimes(&self, all: &TtlLimits) -> TtlLimits {
+        let most = self.ttl_max.unwrap_or(u32::MAX);
+        let TtlLimits { ttl_min, ttl_max, negative_ttl_max } = *all;
+        TtlLimits {
+            ttl_min: ttl_min.min(most),
+            ttl_max: ttl_max.min(most),
+            negative_ttl_max: negative_ttl_max.min(most),
+        }
     }
 
     /// The servers with their numbers.
@@ -116,6 +129,35 @@ impl UpstreamAddress {
             QueryTransport::Udp => UpstreamTransport::Datagrams,
             QueryTransport::Tcp => UpstreamTransport::Streams,
             QueryTransport::Tls(_) => UpstreamTransport::Enciphered,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn group_shortens_lifetimes_and_lengthens_none() {
+        let group = |ttl_max| UpstreamServers {
+            first: 0,
+            suffix: NameBuf::root(),
+            addresses: Vec::new(),
+            mixes_case: true,
+            fixed_ports: None,
+            caches: true,
+            ttl_max,
+            is_retired: false,
+        };
+        let all = TtlLimits { ttl_min: 2, ttl_max: 60, negative_ttl_max: 30 };
+        for (own, wanted) in [
+            (None, [2, 60, 30]),
+            (Some(1), [1, 1, 1]),
+            (Some(40), [2, 40, 30]),
+            (Some(600), [2, 60, 30]),
+        ] {
+            let TtlLimits { ttl_min, ttl_max, negative_ttl_max } = group(own).lifetimes(&all);
+            assert_eq!([ttl_min, ttl_max, negative_ttl_max], wanted, "{own:?}");
         }
     }
 }

@@ -96,6 +96,7 @@ fn plan(upstream: SocketAddr) -> ResolverPlan {
             addresses: vec![upstream.into()],
             mixes_case: false,
             fixed_ports: None,
+            ttl_max: None,
             caches: true,
         }],
         cache_len: 1 << 20,

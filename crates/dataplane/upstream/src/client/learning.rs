@@ -121,7 +121,8 @@ fn take(
 ) -> Option<(ForwardedRecords, u32)> {
     let servers = &plan.groups[group];
     let suffix = servers.suffix.as_name();
-    let taken = relay(key, suffix, message, &plan.lifetimes, suffixes, message_buf).ok()?;
+    let lifetimes = servers.lifetimes(&plan.lifetimes);
+    let taken = relay(key, suffix, message, &lifetimes, suffixes, message_buf).ok()?;
     let ttl = if servers.caches { taken.ttl } else { 0 };
     // The alias must stay cached while the names that it leads to are resolved.
     let strays = |name: Name<'_>| !plan.is_of(group, name);

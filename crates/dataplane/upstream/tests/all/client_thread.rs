@@ -321,6 +321,7 @@ pub fn group(suffix: &str, addresses: Vec<UpstreamAddress>) -> UpstreamServers {
         addresses,
         mixes_case: true,
         fixed_ports: None,
+        ttl_max: None,
         caches: true,
     }
 }

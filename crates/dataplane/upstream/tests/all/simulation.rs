@@ -186,6 +186,7 @@ impl Simulation {
             // The scenarios count queries, also to servers that deny all names.
             mixes_case: false,
             fixed_ports: None,
+            ttl_max: None,
             caches: true,
         }];
         let plan = ResolverPlan {

@@ -154,7 +154,7 @@ fn check_values(values: &[&str], text: &str) {
         ("zones={cluster.local,other.local}", &["zones = [\"cluster.local\",\"other.local\"]"]),
         (
             "multiclusterZones={clusterset.local}",
-            &["- serviceimports\n", "\"clusterset.local\" = [\"10.96.0.10\"]"],
+            &["- serviceimports\n", "\"clusterset.local\" = { servers = [\"10.96.0.10\"], ttl_max"],
         ),
         ("nodeLocal.address=169.254.25.10", &["listen = [\"169.254.25.10:53\"]"]),
     ];

@@ -250,7 +250,7 @@ bench-pod:
 	  bench/table docs/kubernetes.md lookups \
 	  cargo test --quiet --package dunlin --test all -- --nocapture --ignored pod::lookups
 
-bench-health: bench-health-probes bench-health-answers
+bench-health: bench-health-probes bench-health-answers bench-health-fleet
 
 bench-health-probes:
 	@cargo bench --package health --bench health
@@ -258,6 +258,11 @@ bench-health-probes:
 bench-health-answers: lab-tools
 	@scripts/require bench-health
 	@bench/health $(release)/dunlin $(or $(ROUNDS),7)
+
+bench-health-fleet: lab-tools
+	@scripts/require test
+	@DUNLIN_BIN=$$(realpath $(release)/dunlin) DUNLIN_CHECKED_NAMES=$(or $(NAMES),2000) \
+	  cargo test --package dunlin --test all -- --ignored --nocapture fleet_health::dead_addresses
 
 bench-fleet: bench-fleet-costs bench-fleet-coredns
 

@@ -7,6 +7,7 @@ pub mod dpdk;
 pub mod etcd;
 pub mod expected;
 pub mod folder;
+pub mod forward;
 #[cfg(feature = "operator")]
 pub mod operator;
 pub mod ports;

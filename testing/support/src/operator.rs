@@ -3,8 +3,10 @@ use crate::etcd::Etcd;
 use crate::wait;
 use etcd_client::{
     AlarmAction, AlarmOptions, AlarmType, Certificate, Client, CompactionOptions, ConnectOptions,
-    DeleteOptions, Error, GetOptions, Permission, PutOptions, TlsOptions,
+    DeleteOptions, Error, EventType, GetOptions, KeyValue, Permission, PutOptions, TlsOptions,
+    WatchOptions,
 };
+use std::collections::BTreeMap;
 use tokio::runtime::{Builder, Runtime};
 
 /// Whether a member cannot do it now.
@@ -126,6 +128,41 @@ impl Operator {
     pub fn delete(&self, prefix: &str) {
         let options = DeleteOptions::new().with_prefix();
         self.run(async |client| client.delete(prefix, Some(options.clone())).await);
+    }
+
+    /// The keys with a prefix, without it, with their values, which are text, and the revision of
+    /// etcd at which one of them was written last.
+    pub fn list(&self, prefix: &str) -> (BTreeMap<String, String>, i64) {
+        let options = GetOptions::new().with_prefix();
+        let got = self.run(async |client| client.get(prefix, Some(options.clone())).await);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let of = |kv: &KeyValue| (text(&kv.key()[prefix.len()..]), text(kv.value()));
+        let newest = got.kvs().iter().map(KeyValue::mod_revision).max().unwrap_or_default();
+        (got.kvs().iter().map(of).collect(), newest)
+    }
+
+    /// Sees the changes of keys with a prefix as they are committed, by key and value (`None`:
+    /// deleted), until `each` returns `false`.
+    ///
+    /// # Panics
+    /// The watch ends.
+    pub fn watch(&self, prefix: &str, mut each: impl FnMut(&str, Option<&[u8]>) -> bool) {
+        let watching = async {
+            let options = Some(self.options.clone());
+            let mut client = Client::connect(&self.endpoints, options).await?;
+            let mut changes = client.watch(prefix, Some(WatchOptions::new().with_prefix())).await?;
+            while let Some(message) = changes.message().await? {
+                for event in message.events() {
+                    let is_put = event.event_type() == EventType::Put;
+                    let Some(kv) = event.kv() else { continue };
+                    if !each(&String::from_utf8_lossy(kv.key()), is_put.then(|| kv.value())) {
+                        return Ok(());
+                    }
+                }
+            }
+            Ok::<_, Error>(())
+        };
+        self.runtime.block_on(watching).expect("etcd reports changes");
     }
 
     /// How many keys have a prefix.

@@ -22,6 +22,8 @@ pub struct Site {
     pub location: Option<String>,
     /// Its zones that are served here, in lower case.
     pub zones: Vec<NameBuf>,
+    /// Whether its clusters have parts of the zone `[kubernetes] shared`.
+    pub shares: bool,
     /// Its etcd.
     pub etcd: Etcd,
     /// Bytes that its etcd may use, if that does not say so itself.
@@ -34,6 +36,8 @@ enum Home {
     Site(usize),
     File,
     Cluster,
+    /// The zone that clusters share, also those of several sites.
+    Shared,
 }
 
 /// What earlier sections have.
@@ -53,7 +57,7 @@ pub(super) fn read_all<'z>(
     let (mut earlier, mut sites) = (Earlier::default(), Vec::new());
     let of_files = zones.map(|zone| (key(zone), Home::File));
     let of_cluster = cluster.zones.iter().chain(&cluster.multicluster_zones);
-    let of_cluster = of_cluster.chain(&cluster.shared.origin);
+    earlier.homes.extend(cluster.shared.origin.iter().map(|zone| (key(zone), Home::Shared)));
     earlier.homes.extend(of_cluster.map(|zone| (key(zone), Home::Cluster)));
     earlier.homes.extend(of_files);
     root.sections("site", "[[site]]", SITES_MAX, |mut section| {
@@ -75,7 +79,10 @@ impl Site {
             section.twice("this site", first, name.span().start);
         }
         let location = section.read("location", None, network::location);
-        let zones = read_zones(&mut section, earlier);
+        let mut zones = read_zones(&mut section, earlier);
+        let is_shared =
+            |zone: &mut NameBuf| matches!(earlier.homes.get(&key(zone)), Some(Home::Shared));
+        let shares = zones.extract_if(.., is_shared).count() > 0;
         let etcd = Etcd::read_keys(&mut section, config);
         if etcd.endpoints.is_empty() {
             section.missing("endpoints");
@@ -87,7 +94,7 @@ impl Site {
         }
         let quota = section.read("quota", SITE_QUOTA_DEFAULT, units::bytes(SITE_QUOTA));
         section.close();
-        Some(Self { name: name?.into_inner(), location, zones, etcd, quota })
+        Some(Self { name: name?.into_inner(), location, zones, shares, etcd, quota })
     }
 }
 
@@ -130,6 +137,7 @@ fn read_zone(
         }
         Some(Home::File) => "[[zone]]",
         Some(Home::Cluster) => "[kubernetes]",
+        Some(Home::Shared) => return Some(zone),
         None => {
             earlier.homes.insert(key(&zone), Home::Site(offset));
             return Some(zone);
@@ -172,6 +180,23 @@ mod tests {
             Ok(_) => String::new(),
             Err(found) => found.iter().map(|found| format!("{found}\n")).collect(),
         }
+    }
+
+    #[test]
+    fn zone_that_clusters_share_may_be_of_several_sites() {
+        let shared = "[kubernetes]\nzones = [\"cluster.local\"]\nlocation = \"eu/a\"\n\
+            cluster = \"a\"\nshared = \"svc.example\"\n[server]\ndata_dir = \"d\"\n";
+        let site = |name: &str, zones: &str| {
+            let local = "endpoints = [\"http://127.0.0.1:2379\"]";
+            format!("[[site]]\nname = \"{name}\"\nzones = [{zones}]\n{local}\n")
+        };
+        let sites = [site("b", "\"Svc.Example\""), site("c", "\"svc.example\", \"c.example\"")];
+        let text = format!("{shared}{}", sites.concat());
+        let config = Config::parse(std::path::Path::new("f"), &text);
+        let config = config.unwrap_or_else(|errors| panic!("{}", errors[0]));
+        let found: Vec<_> =
+            config.sites.iter().map(|site| (site.shares, site.zones.len())).collect();
+        assert_eq!(found, [(true, 0), (true, 1)]);
     }
 
     #[test]

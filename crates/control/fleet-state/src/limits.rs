@@ -17,7 +17,7 @@ pub const STATES_LIFETIME: Duration = Duration::from_secs(60 * 60);
 pub const STATES_SWEEP_INTERVAL: Duration = Duration::from_secs(10 * 60);
 /// Keys of `states/` that cannot be read and are named.
 pub const UNUSABLE_STATES_MAX: usize = 100;
-/// How long a change of a map waits for more, so that one transaction writes them all.
+/// The shortest time between two transactions that write a map: what changes meanwhile is in one.
 pub const MAP_BATCH: Duration = Duration::from_millis(20);
 /// How long a server that does not know all values of a map still leads.
 pub const MAP_READY_GRACE: Duration = Duration::from_secs(15);

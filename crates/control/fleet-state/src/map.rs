@@ -16,11 +16,13 @@ use etcd_link::{Pages, RequestError};
 use follow::MapFollower;
 use keyspace::limits::RECONNECT_MAX;
 use keyspace::{
-    EtcdLink, FollowedKeys, Follower, History, LinkReport, LoggedCauses, replica_folder,
+    EtcdLink, EtcdSettings, FollowedKeys, Follower, History, LinkReport, LoggedCauses,
+    replica_folder,
 };
 use retire::Retirement;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -65,6 +67,23 @@ impl EtcdMap {
     ) -> (Self, mpsc::Receiver<MapEvent>) {
         let follower = |events| MapFollower::of_clusters(&link.keys, only, events);
         Self::follow_by(link, data_dir, follower)
+    }
+
+    /// The same of another site, whose etcd has these settings and is only read. Its copy of
+    /// records is in the folder: it says which history is accepted.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn follow_clusters_of_site(
+        settings: EtcdSettings,
+        folder: &Path,
+        only: &'static str,
+    ) -> io::Result<(Self, mpsc::Receiver<MapEvent>)> {
+        let (site, settings) =
+            (settings.site.clone(), EtcdSettings { may_write: false, ..settings });
+        let link = EtcdLink::start_named(settings, "etcd-clusters")?;
+        let follower = |events| MapFollower::of_clusters(&link.keys, only, events).at_site(site);
+        Ok(Self::follow_by(&link, folder, follower))
     }
 
     fn follow_by(
@@ -120,8 +139,9 @@ struct Leadership {
     elected: Option<Elected>,
     /// The term of this server, if it is elected.
     term: Option<Term>,
-    /// When the next batch is written.
+    /// When the next batch is written, and when the last one was.
     write_at: Option<Instant>,
+    wrote: Instant,
     /// Why etcd refused the last writes.
     unwritten: LoggedCauses,
     /// Since when this server lacks values.
@@ -176,7 +196,10 @@ impl Follower for Leadership {
             // The sender is in `self`.
             _ = self.ready.changed() => {}
             _ = self.own_origin.changed() => {}
-            () = self.map.touched(), if is_idle => self.write_at = Some(now + MAP_BATCH),
+            // A change alone does not wait.
+            () = self.map.touched(), if is_idle => {
+                self.write_at = Some(now.max(self.wrote + MAP_BATCH));
+            }
             () = sleep_until(self.write_at.unwrap_or(now)), if self.write_at.is_some() => {}
             () = sleep_until(self.campaign_at) => {}
         }
@@ -185,6 +208,7 @@ impl Follower for Leadership {
     async fn work(&mut self) -> Result<bool, RequestError> {
         self.follow_election().await?;
         if self.write_at.is_some_and(|at| at <= Instant::now()) {
+            self.wrote = Instant::now();
             self.write_at = self.write().await?;
         }
         Ok(false)
@@ -221,6 +245,7 @@ impl Leadership {
             elected: None,
             term: None,
             write_at: None,
+            wrote: Instant::now(),
             unwritten: LoggedCauses::default(),
             unready: None,
             campaign_at: Instant::now(),

@@ -1,6 +1,8 @@
 //! The names of a Kubernetes cluster: from the config to the source.
 use crate::documents::Documents;
-use crate::etcd::EtcdMap;
+use crate::etcd::{EtcdMap, EtcdSettings};
+use crate::sites;
+use crate::store::site_settings;
 use config::{Config, LabelCondition as Condition, SharedAddresses};
 use data_plane::KnownClients;
 use server_status::KubernetesStatus;
@@ -11,7 +13,7 @@ use source_kube::limits::Bounds;
 use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
 use source_kube::shared_zone::{AddressKind, LabelCondition, SharedZone};
 use source_kube::source::{self, FleetPart, KubernetesSource, Running, Settings, SharedPart};
-use source_parts::PartsSource;
+use source_parts::{PartsSource, SiteFeed};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -145,8 +147,8 @@ pub fn start(
 /// The zone that clusters share.
 struct Shared {
     parts: source_parts::Running,
-    /// Follows the parts of all clusters in the fleet; `None`: there is none.
-    _map: Option<EtcdMap>,
+    /// Follow the parts of all clusters in the fleet, if there is one, and at other sites.
+    _maps: Vec<EtcdMap>,
 }
 
 impl Shared {
@@ -159,16 +161,25 @@ impl Shared {
     ) -> io::Result<Option<(Self, SharedPart)>> {
         let (kubernetes, data_dir) = (&config.kubernetes, config.server.folder());
         let Some(zone) = shared_zone(kubernetes) else { return Ok(None) };
-        let (map, local, events) = match documents.link.as_ref().zip(data_dir) {
+        let (mut maps, local, events) = match documents.link.as_ref().zip(data_dir) {
             Some((link, folder)) => {
                 let (map, events) = EtcdMap::follow_clusters(link, folder, PARTS);
-                (Some(map), None, events)
+                (vec![map], None, events)
             }
             None => {
                 let (local, events) = mpsc::channel(LOCAL_PARTS_MAX);
-                (None, Some(local), events)
+                (Vec::new(), Some(local), events)
             }
         };
+        let mut sites = Vec::new();
+        for site in config.sites.iter().filter(|site| site.shares) {
+            // The config refuses a site without a folder.
+            let folder = sites::folder(data_dir.unwrap_or(Path::new(".")), &site.name);
+            let etcd = EtcdSettings { site: Some(site.name.clone()), ..site_settings(site).etcd };
+            let (map, events) = EtcdMap::follow_clusters_of_site(etcd, &folder, PARTS)?;
+            maps.push(map);
+            sites.push(SiteFeed { site: site.name.as_str().into(), events });
+        }
         let settings = source_parts::Settings {
             zones: vec![zone.origin.clone()],
             ttl: zone.ttl,
@@ -176,14 +187,14 @@ impl Shared {
             folder: data_dir.map(Path::to_owned),
             hold: kubernetes.hold_time,
         };
-        let parts = manager.start_source(PartsSource { settings, events })?;
+        let parts = manager.start_source(PartsSource { settings, events, sites })?;
         let of_cluster = SharedPart {
             zone: Arc::new(zone),
             cluster: kubernetes.cluster.as_str().into(),
             local,
             conflicts: parts.conflicts(),
         };
-        Ok(Some((Self { parts, _map: map }, of_cluster)))
+        Ok(Some((Self { parts, _maps: maps }, of_cluster)))
     }
 }
 

@@ -187,8 +187,8 @@ fn etcd_settings(etcd: &Etcd) -> EtcdSettings {
 }
 
 /// The other sites of a config.
-fn site_settings(site: &Site) -> SiteSettings {
-    let Site { name, location, zones, etcd, quota } = site.clone();
+pub fn site_settings(site: &Site) -> SiteSettings {
+    let Site { name, location, zones, etcd, quota, .. } = site.clone();
     SiteSettings { name, location, zones, quota, etcd: etcd_settings(&etcd) }
 }
 

@@ -4,12 +4,15 @@
 //! the parts alone, so all servers answer the same.
 #![forbid(unsafe_code)]
 
+mod feed;
 pub mod limits;
 mod merge;
 mod part;
 mod parts;
+mod saved;
 mod source;
 
+pub use feed::SiteFeed;
 pub use merge::{Conflict, Merged, Own, merge};
 pub use part::{Part, PartKey, PartSet, object_key, read_object_key};
 pub use parts::{Parts, SetChange};

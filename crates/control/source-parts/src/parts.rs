@@ -5,6 +5,7 @@ use crate::part::{Part, PartKey};
 use model::SetValue;
 use std::collections::{BTreeMap, BTreeSet};
 use wire::{Name, NameBuf, Rtype};
+use zone_manager::Edit;
 
 /// A set of a zone that changed.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +18,15 @@ pub struct SetChange {
     pub rtype: Rtype,
     /// The new content; `None`: the set is gone.
     pub put: Option<SetValue>,
+}
+
+impl From<SetChange> for Edit {
+    fn from(SetChange { name, rtype, put, .. }: SetChange) -> Self {
+        match put {
+            Some(value) => Self::put(name, rtype, value),
+            None => Self::remove(name, rtype),
+        }
+    }
 }
 
 /// A name of a zone: the number of the zone, and the name in wire form.

@@ -1,13 +1,14 @@
 //! The source: receives the parts of all clusters, and what the zones themselves have, and
 //! publishes the merge.
+use crate::feed::{self, Feed, Feeds, SiteFeed, Taken};
 use crate::limits::{BATCH_EVENTS_MAX, CONFLICTS_SHOWN, SAVE_INTERVAL, SERIAL_INTERVAL};
 use crate::merge::{Conflict, Own};
 use crate::part::{Part, PartKey};
 use crate::parts::{Parts, SetChange};
+use crate::saved::{self, SavedPart};
 use compile::Zone;
-use documents::{Lines, MapEvent};
+use documents::MapEvent;
 use model::SetValue;
-use serde::{Deserialize, Serialize};
 use server_status::{ClusterParts, PartsStatus};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -28,21 +29,6 @@ pub const THREAD: &str = "clusters";
 const SOA_REFRESH: u32 = 7_200;
 const SOA_RETRY: u32 = 1_800;
 const SOA_EXPIRE: u32 = 86_400;
-
-/// The parts on disk (invariant I10).
-const SAVED: Lines = Lines {
-    file: "clusters.state",
-    head: "dunlin_parts_of_clusters",
-    format: 1,
-    what: "parts of clusters",
-    mode: 0o640,
-};
-
-#[derive(Deserialize, Serialize)]
-struct Saved {
-    key: String,
-    part: String,
-}
 
 /// What is merged.
 #[derive(Clone, Debug)]
@@ -66,6 +52,8 @@ pub struct PartsSource {
     pub settings: Settings,
     /// Receives what the clusters write, by keys such as `fra1-a/objects/parts/services/shop/web`.
     pub events: mpsc::Receiver<MapEvent>,
+    /// The same of other sites.
+    pub sites: Vec<SiteFeed>,
 }
 
 /// The running source. It ends when this is dropped.
@@ -118,15 +106,17 @@ impl Source for PartsSource {
     }
 
     fn start(self, updates: UpdateSender) -> Self::Started {
-        let Self { settings, events } = self;
+        let Self { settings, events, sites } = self;
         let status = Arc::<Mutex<PartsStatus>>::default();
         let (told, conflicts) = watch::channel(Arc::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let shared = Arc::clone(&status);
         let run = move || {
-            let mut worker = Worker::new(settings, updates, shared, told);
+            let feeds = Feeds::new(&sites);
+            let mut worker = Worker::new(settings, updates, feeds, shared, told);
             runtime.block_on(async {
+                let events = feed::gather(events, sites);
                 tokio::select! {
                     _ = stopped => {}
                     _ = worker.run(events) => {}
@@ -146,8 +136,7 @@ struct Worker {
     parts: Parts,
     /// The SOA that a zone itself has.
     own_soa: Vec<Option<SetValue>>,
-    /// What a list has not named yet; `None`: there is no list now.
-    missing: Option<BTreeSet<PartKey>>,
+    feeds: Feeds,
     /// Parts that cannot be read, and why.
     unusable: BTreeMap<PartKey, String>,
     serial: u32,
@@ -163,6 +152,7 @@ impl Worker {
     fn new(
         settings: Settings,
         updates: UpdateSender,
+        feeds: Feeds,
         status: Arc<Mutex<PartsStatus>>,
         conflicts: watch::Sender<Arc<BTreeSet<Conflict>>>,
     ) -> Self {
@@ -179,7 +169,7 @@ impl Worker {
             settings,
             updates,
             hidden,
-            missing: None,
+            feeds,
             unusable: BTreeMap::new(),
             serial: now_seconds(),
             is_published: false,
@@ -194,7 +184,7 @@ impl Worker {
         edit(&mut self.status.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    async fn run(&mut self, mut events: mpsc::Receiver<MapEvent>) -> Result<(), Stopped> {
+    async fn run(&mut self, mut events: mpsc::Receiver<(Feed, MapEvent)>) -> Result<(), Stopped> {
         self.load().await?;
         let mut batch = Vec::new();
         let (mut save, mut serial) = (interval(SAVE_INTERVAL), interval(SERIAL_INTERVAL));
@@ -221,13 +211,13 @@ impl Worker {
     /// Serves what was saved.
     async fn load(&mut self) -> Result<(), Stopped> {
         let Some(folder) = &self.settings.folder else { return Ok(()) };
-        match SAVED.load::<Saved>(folder) {
+        match saved::load(folder) {
             Ok(saved) if saved.is_empty() => Ok(()),
             Ok(saved) => {
-                for Saved { key, part } in saved {
-                    if let Some(key) = PartKey::read(&key)
-                        && let Ok(part) = Part::read(part.as_bytes())
-                    {
+                for SavedPart { key, part, site } in saved {
+                    // What a site had that is no more in the config is gone.
+                    if let Some(feed) = self.feeds.of_site(&site) {
+                        self.feeds.take(feed, &key.cluster);
                         self.parts.put(key, Some(part));
                     }
                 }
@@ -241,32 +231,40 @@ impl Worker {
         }
     }
 
-    async fn take(&mut self, events: Vec<MapEvent>) -> Result<(), Stopped> {
+    async fn take(&mut self, events: Vec<(Feed, MapEvent)>) -> Result<(), Stopped> {
         let mut changes = Vec::new();
-        for event in events {
+        for (feed, event) in events {
             match event {
                 MapEvent::ListBegins => {
-                    self.missing = Some(self.parts.parts().keys().cloned().collect());
-                    self.unusable.clear();
+                    self.feeds.begin(feed, self.parts.parts().keys());
+                    self.unusable.retain(|key, _| !self.feeds.has(feed, &key.cluster));
                 }
                 MapEvent::Put(key, value) => {
                     if let Some(key) = PartKey::read(&key) {
-                        changes.extend(self.put(key, value.as_deref()));
+                        changes.extend(self.put(feed, key, value.as_deref()));
                     }
                 }
                 // A cluster that is retired loses its keys.
                 MapEvent::Retired => {}
-                MapEvent::State(state) => self.edit_status(|status| status.error = state.err()),
+                MapEvent::State(state) => {
+                    self.feeds.note(feed, state.err());
+                    let error = self.feeds.error();
+                    self.edit_status(|status| status.error = error);
+                    if self.publish_first().await? {
+                        changes.clear();
+                    }
+                }
                 MapEvent::ListEnds => {
                     let before = self.parts.names() as u64;
-                    let missing = self.missing.take().unwrap_or_default();
+                    let missing = self.feeds.end(feed);
                     changes.extend(missing.into_iter().flat_map(|key| self.parts.put(key, None)));
-                    self.edit_status(|status| (status.is_synced, status.is_saved) = (true, false));
                     self.is_changed = true;
                     let evidence = Evidence::listed(before, self.parts.names() as u64);
-                    if !self.is_published || judge(&evidence) == Verdict::Hold {
+                    if self.is_published && judge(&evidence) == Verdict::Hold {
                         changes.clear();
                         self.publish().await?;
+                    } else if self.publish_first().await? {
+                        changes.clear();
                     }
                 }
             }
@@ -274,23 +272,46 @@ impl Worker {
         self.apply(changes).await
     }
 
-    /// A part came, changed, or went. One that cannot be read leaves what was known of it.
-    fn put(&mut self, key: PartKey, value: Option<&[u8]>) -> Vec<SetChange> {
-        if let Some(missing) = &mut self.missing {
-            missing.remove(&key);
+    /// Publishes for the first time, once there is nothing to wait for. Returns whether it did: all
+    /// changes until then are in it.
+    async fn publish_first(&mut self) -> Result<bool, Stopped> {
+        if self.is_published || !self.feeds.are_known() {
+            return Ok(false);
         }
+        self.publish().await?;
+        Ok(true)
+    }
+
+    /// A part came, changed, or went. One that cannot be read leaves what was known of it.
+    fn put(&mut self, feed: Feed, key: PartKey, value: Option<&[u8]>) -> Vec<SetChange> {
+        let mut changes = Vec::new();
+        if value.is_some() {
+            match self.feeds.take(feed, &key.cluster) {
+                Taken::Own => {}
+                Taken::Refused => return changes,
+                Taken::Replaced => {
+                    let others = self.parts.parts().keys();
+                    let others: Vec<PartKey> =
+                        others.filter(|one| one.cluster == key.cluster).cloned().collect();
+                    changes.extend(others.into_iter().flat_map(|key| self.parts.put(key, None)));
+                }
+            }
+        } else if !self.feeds.has(feed, &key.cluster) {
+            return changes;
+        }
+        self.feeds.see(feed, &key);
         self.unusable.remove(&key);
         self.is_changed = true;
         match value.map(Part::read).transpose() {
-            Ok(part) => self.parts.put(key, part),
+            Ok(part) => changes.extend(self.parts.put(key, part)),
             Err(why) => {
                 tracing::error!("the part {key} is ignored: {why}");
                 if self.unusable.len() < CONFLICTS_SHOWN {
                     self.unusable.insert(key, why);
                 }
-                Vec::new()
             }
         }
+        changes
     }
 
     /// What a zone itself has.
@@ -346,7 +367,7 @@ impl Worker {
             let apex = self.apex(zone);
             let server = NameBuf::with_label(b"ns", self.settings.zones[zone].as_name());
             let mut epoch = self.updates.full_sync(target.clone());
-            let all = self.parts.all(zone).map(edit);
+            let all = self.parts.all(zone).map(Edit::from);
             for change in apex.into_iter().chain(all) {
                 if let Err(why) = epoch.put(change) {
                     tracing::warn!("a record of clusters is not served: {why}");
@@ -369,7 +390,7 @@ impl Worker {
         self.is_new = true;
         let mut by_zone: BTreeMap<usize, Vec<Change>> = BTreeMap::new();
         for change in changes {
-            by_zone.entry(change.zone).or_default().push(edit(change).into());
+            by_zone.entry(change.zone).or_default().push(Edit::from(change).into());
         }
         self.send(by_zone).await
     }
@@ -411,10 +432,15 @@ impl Worker {
         let clusters = clusters.map(|(name, parts)| ClusterParts { name: name.into(), parts });
         let unusable = self.unusable.iter().map(|(key, why)| format!("{key}: {why}"));
         let shown = conflicts.iter().map(ToString::to_string).chain(unusable);
+        let refused = self.feeds.refused();
+        let count = conflicts.len() + self.unusable.len() + refused.len();
+        let shown = refused.into_iter().chain(shown);
         self.edit_status(|status| {
             status.names = self.parts.names() as u64;
             status.clusters = clusters.collect();
-            status.conflict_count = (conflicts.len() + self.unusable.len()) as u64;
+            status.conflict_count = count as u64;
+            status.is_synced = self.feeds.is_synced();
+            status.is_saved &= !status.is_synced;
             status.conflicts = shown.take(CONFLICTS_SHOWN).collect();
         });
         for new in conflicts.difference(&self.conflicts.borrow()).take(CONFLICTS_SHOWN) {
@@ -437,26 +463,17 @@ impl Worker {
     /// Saves the parts if they changed, are whole, and are believed.
     fn save(&mut self) {
         let Some(folder) = &self.settings.folder else { return };
-        if !self.is_changed || self.missing.is_some() || !self.is_published || self.is_held() {
+        if !self.is_changed || !self.feeds.is_whole() || !self.is_published || self.is_held() {
             return;
         }
-        let text = |part: &Part| String::from_utf8(part.write()).unwrap_or_default();
-        let parts = self.parts.parts().iter();
-        let lines = parts.map(|(key, part)| Saved { key: key.write(), part: text(part) });
-        let saved = SAVED.save(folder, lines);
+        let site = |key: &PartKey| self.feeds.site_of(&key.cluster);
+        let parts = self.parts.parts().iter().map(|(key, part)| (key, part, site(key)));
+        let saved = saved::save(folder, parts);
         self.is_changed = saved.is_err();
         if let Err(why) = &saved {
             tracing::error!("parts of clusters: {why}; it is retried");
         }
         self.edit_status(|status| status.saving = saved.err());
-    }
-}
-
-fn edit(change: SetChange) -> Edit {
-    let SetChange { name, rtype, put, .. } = change;
-    match put {
-        Some(value) => Edit::put(name, rtype, value),
-        None => Edit::remove(name, rtype),
     }
 }
 

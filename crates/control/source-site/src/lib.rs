@@ -16,7 +16,7 @@ use records::{
 };
 use server_status::SiteStatus;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -30,6 +30,11 @@ pub const THREAD: &str = "sites";
 
 /// The folder of the copies in `[server] data_dir`.
 const FOLDER: &str = "sites";
+
+/// The folder of the copy of a site.
+pub fn folder(data_dir: &Path, site: &str) -> PathBuf {
+    data_dir.join(FOLDER).join(site)
+}
 
 /// A site, and which of its zones are served.
 #[derive(Clone, Debug)]
@@ -155,7 +160,7 @@ impl Site {
         waits: bool,
     ) -> io::Result<(Self, ServiceThreads)> {
         let SiteSettings { name, location, zones, etcd, .. } = settings.clone();
-        let folder = data_dir.join(FOLDER).join(&name);
+        let folder = folder(data_dir, &name);
         let etcd = EtcdSettings { site: Some(name.clone()), ..etcd };
         let (store, mirror) = open_mirror(&folder, etcd).map_err(io::Error::other)?;
         let delay = Arc::<WriteDelay>::default();

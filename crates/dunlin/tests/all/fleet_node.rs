@@ -34,8 +34,12 @@ impl Node {
 
     /// The same without `[health]`, unless the sections have it.
     pub fn start_without_health(test: &str, etcd: &Etcd, keys: &str, sections: &str) -> Self {
+        Self::start_at(test, &etcd.endpoints(), keys, sections)
+    }
+
+    /// The same with an etcd at these URLs.
+    pub fn start_at(test: &str, endpoints: &[String], keys: &str, sections: &str) -> Self {
         let socket = short_socket(test);
-        let endpoints = etcd.endpoints();
         let config = format!(
             "drain = \"0s\"\nname = \"{test}\"\n{keys}\n[admin]\nsocket = \"{}\"\n\
              [store]\nkind = \"etcd\"\n[etcd]\nendpoints = {endpoints:?}\n\

@@ -69,6 +69,8 @@ mod secondaries;
 mod secondary;
 mod serve;
 mod sites;
+mod sites_failures;
+mod sites_shared;
 mod soak;
 mod systemd;
 mod transfer;

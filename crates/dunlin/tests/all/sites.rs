@@ -2,11 +2,12 @@
 use crate::fleet_node::{Node, answers};
 use crate::served::{ask, exchange, query, rcode};
 use rustix::process::Signal;
-use std::net::{Shutdown, SocketAddr, SocketAddrV4, TcpListener, TcpStream};
+use std::fs;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use std::{fs, io, thread};
 use test_support::etcd::Etcd;
+use test_support::forward::Forward;
 use test_support::relay::Relay;
 use test_support::spaces::{Host, within};
 use test_support::wait::{deadline, until_true};
@@ -76,32 +77,6 @@ fn zone_of_another_site_is_answered_also_while_that_site_is_away() {
     assert!(why.contains("no [[site]] has the name"), "{why}");
 }
 
-/// Takes connections at an address of loopback in a namespace to one elsewhere: a site outside of
-/// the host needs TLS, which is not what is tested here.
-fn forward(space: &str, to: SocketAddrV4) -> SocketAddr {
-    within(space, || {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
-        let address = listener.local_addr().expect("bound");
-        thread::spawn(move || {
-            for client in listener.incoming().map_while(Result::ok) {
-                let patience = Duration::from_secs(2);
-                let Ok(server) = TcpStream::connect_timeout(&to.into(), patience) else { continue };
-                for (mut from, mut to) in
-                    [(&client, &server), (&server, &client)].map(|(from, to)| {
-                        (from.try_clone().expect("a socket"), to.try_clone().expect("a socket"))
-                    })
-                {
-                    thread::spawn(move || {
-                        let _ = io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(Shutdown::Both);
-                    });
-                }
-            }
-        });
-        address
-    })
-}
-
 /// Two sites with 20 ms between them, each with an etcd and a server; the wire is cut for a while.
 #[test]
 #[ignore = "slow: changes are sent over a wire with delay for some seconds"]
@@ -117,7 +92,9 @@ fn change_is_answered_at_the_other_site_soon_and_a_cut_wire_loses_no_name() {
         home.done(&["zones", "create", "fleet.example", "--nameserver", "ns.example.net."]);
         home
     });
-    let url = format!("http://{}", forward(&far.space, SocketAddrV4::new(near.address, 2379)));
+    // A site outside of the host needs TLS, which is not what is tested here.
+    let forward = Forward::within(&far.space, SocketAddrV4::new(near.address, 2379));
+    let url = format!("http://{}", forward.address);
     let away = within(&far.space, || {
         let site = format!(
             "[[site]]\nname = \"fra1\"\nzones = [\"fleet.example\"]\nendpoints = [{url:?}]\n"

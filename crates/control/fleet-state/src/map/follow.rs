@@ -3,13 +3,15 @@ use super::COMPLETE;
 use documents::MapEvent;
 use etcd_client::KeyValue;
 use etcd_link::RequestError;
-use keyspace::{Follower, Keys, Position};
+use keyspace::{Follower, Keys, Position, words_of_site};
 use tokio::sync::mpsc;
 
 pub struct MapFollower {
     prefix: String,
     /// Only keys with this text are passed on, and nothing says whether all were written.
     only: Option<&'static str>,
+    /// The site that the map is of; `None`: this one.
+    site: Option<String>,
     /// The key that says that the map has ended; empty: it does not end.
     retired: String,
     events: mpsc::Sender<MapEvent>,
@@ -24,15 +26,20 @@ impl MapFollower {
     pub fn new(keys: &Keys, name: &str, events: mpsc::Sender<MapEvent>) -> Self {
         let (prefix, retired) = (keys.documents(name), keys.retired(name));
         let (is_complete, is_retired, is_listing) = (false, false, false);
-        let only = None;
-        Self { prefix, only, retired, events, is_complete, is_retired, is_listing }
+        let (only, site) = (None, None);
+        Self { prefix, only, site, retired, events, is_complete, is_retired, is_listing }
     }
 
     /// Follows the keys of all clusters that contain this text.
     pub fn of_clusters(keys: &Keys, only: &'static str, events: mpsc::Sender<MapEvent>) -> Self {
         let (prefix, retired, only) = (keys.clusters(), String::new(), Some(only));
-        let (is_complete, is_retired, is_listing) = (true, false, false);
-        Self { prefix, only, retired, events, is_complete, is_retired, is_listing }
+        let (is_complete, is_retired, is_listing, site) = (true, false, false, None);
+        Self { prefix, only, site, retired, events, is_complete, is_retired, is_listing }
+    }
+
+    /// The same at another site, which its errors name; `None`: this one.
+    pub fn at_site(self, site: Option<String>) -> Self {
+        Self { site, ..self }
     }
 
     /// The prefixes of the keys that it follows.
@@ -105,7 +112,11 @@ impl Follower for MapFollower {
 
     async fn ended(&mut self, why: &str, is_new: bool) {
         if is_new {
-            self.send(MapEvent::State(Err(why.to_owned()))).await;
+            let why = match &self.site {
+                Some(site) => words_of_site(why, site),
+                None => why.to_owned(),
+            };
+            self.send(MapEvent::State(Err(why))).await;
         }
     }
 }

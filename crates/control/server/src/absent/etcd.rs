@@ -142,6 +142,14 @@ impl EtcdMap {
         match **link {}
     }
 
+    pub fn follow_clusters_of_site(
+        _: EtcdSettings,
+        _: &Path,
+        _: &'static str,
+    ) -> io::Result<(Self, mpsc::Receiver<MapEvent>)> {
+        Err(io::Error::other(Feature::Etcd.absence("another site")))
+    }
+
     pub fn follow(link: &Arc<EtcdLink>, _: &Path, _: &str) -> (Self, mpsc::Receiver<MapEvent>) {
         match **link {}
     }

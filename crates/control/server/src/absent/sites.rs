@@ -3,11 +3,15 @@ use crate::etcd::EtcdSettings;
 use records::{Refused, WriteResult};
 use server_status::SiteStatus;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use wire::NameBuf;
 use zone_manager::{Answer, ZonePublisher};
 
 pub const THREAD: &str = "sites";
+
+pub fn folder(data_dir: &Path, _: &str) -> PathBuf {
+    data_dir.to_owned()
+}
 
 #[derive(Clone, Debug)]
 pub struct SiteSettings {

@@ -3,7 +3,7 @@ use super::node::{Node, eventually};
 use super::states::{down, target};
 use documents::{MapRequest, MapWriter, ReplicatedMap};
 use etcd_client::{
-    Client, ConnectOptions, Permission, PermissionType, RoleRevokePermissionOptions,
+    Client, ConnectOptions, GetOptions, Permission, PermissionType, RoleRevokePermissionOptions,
 };
 use fleet_state::EtcdMap;
 use records::{Precondition, Refused};
@@ -206,6 +206,39 @@ fn stolen_credential_of_a_cluster_writes_no_key_of_another() {
     other.map.set_ready(true);
     eventually(|| other.map.leader().name.is_some());
     assert!(b.leader().is_own && !other.map.leader().is_own);
+}
+
+/// Also the parts that it has of a shared zone.
+#[test]
+fn cluster_is_retired_by_a_user_who_may_write_it_and_by_no_other() {
+    let Some(guarded) = Guarded::start() else { return };
+    let count = |cluster: &str| {
+        let (options, mut root) = (GetOptions::new().with_prefix(), guarded.root.clone());
+        let got = root.get(format!("/dunlin/clusters/{cluster}/objects/"), Some(options));
+        guarded.runtime.block_on(got).unwrap().count()
+    };
+    for cluster in ["a", "b"] {
+        for key in ["services/shop/web", "parts/services/shop/web", "complete"] {
+            let (key, mut root) =
+                (format!("/dunlin/clusters/{cluster}/objects/{key}"), guarded.root.clone());
+            guarded.runtime.block_on(root.put(key, "{}", None)).unwrap();
+        }
+    }
+    let retire = |user: &str| {
+        let node = guarded.node(user);
+        eventually(|| node.fleet().members().wait().is_ok_and(|members| !members.is_empty()));
+        node.fleet().retire("a").wait()
+    };
+    for user in ["b", "dns"] {
+        match retire(user) {
+            Err(Refused::Unreachable(why)) => assert!(why.contains("permission denied"), "{why}"),
+            other => panic!("{user}: {other:?}"),
+        }
+    }
+    assert_eq!((count("a"), count("b")), (3, 3));
+    let part = retire("a").unwrap().unwrap();
+    assert_eq!((part.services, part.objects), (1, 2));
+    assert_eq!((count("a"), count("b")), (0, 3), "nothing of the other is touched");
 }
 
 #[test]

@@ -45,13 +45,13 @@ impl Forward {
 }
 
 /// Returns once nothing is cut.
-fn wait_until_whole((is_cut, changed): &(Mutex<bool>, Condvar)) {
+fn wait_until_connected((is_cut, changed): &(Mutex<bool>, Condvar)) {
     let state = is_cut.lock().unwrap_or_else(PoisonError::into_inner);
     drop(changed.wait_while(state, |is_cut| *is_cut).unwrap_or_else(PoisonError::into_inner));
 }
 
 fn connect(client: &TcpStream, server: SocketAddr, state: &(Mutex<bool>, Condvar)) {
-    wait_until_whole(state);
+    wait_until_connected(state);
     let Ok(server) = TcpStream::connect(server) else { return };
     thread::scope(|scope| {
         scope.spawn(|| pass(client, &server, state));
@@ -62,12 +62,12 @@ fn connect(client: &TcpStream, server: SocketAddr, state: &(Mutex<bool>, Condvar
 fn pass(mut from: &TcpStream, mut to: &TcpStream, state: &(Mutex<bool>, Condvar)) {
     let mut buffer = [0; 16 << 10];
     while let Ok(len @ 1..) = from.read(&mut buffer) {
-        wait_until_whole(state);
+        wait_until_connected(state);
         if to.write_all(&buffer[..len]).is_err() {
             break;
         }
     }
-    wait_until_whole(state);
+    wait_until_connected(state);
     let _ = (from.shutdown(Shutdown::Read), to.shutdown(Shutdown::Write));
 }
 

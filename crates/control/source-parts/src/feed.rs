@@ -130,7 +130,7 @@ impl Feeds {
     }
 
     /// Why a feed is not followed; `None`: it is.
-    pub fn note(&mut self, feed: Feed, error: Option<String>) {
+    pub fn report(&mut self, feed: Feed, error: Option<String>) {
         self.feeds[feed].error = error;
     }
 
@@ -146,7 +146,7 @@ impl Feeds {
     }
 
     /// Whether no list of this site is in progress. What a list of another one may lack stays.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.feeds[0].missing.is_none()
     }
 
@@ -224,10 +224,10 @@ mod tests {
         let mut feeds = feeds(&["ams1"]);
         feeds.end(0);
         assert!(!feeds.are_known());
-        feeds.note(1, Some("refused".into()));
+        feeds.report(1, Some("refused".into()));
         assert!(feeds.are_known());
         assert_eq!(feeds.error().as_deref(), Some("those of the site ams1: refused"));
-        feeds.note(1, None);
+        feeds.report(1, None);
         assert!(!feeds.are_known());
         feeds.end(1);
         assert!(feeds.are_known());

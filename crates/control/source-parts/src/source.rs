@@ -247,7 +247,7 @@ impl Worker {
                 // A cluster that is retired loses its keys.
                 MapEvent::Retired => {}
                 MapEvent::State(state) => {
-                    self.feeds.note(feed, state.err());
+                    self.feeds.report(feed, state.err());
                     let error = self.feeds.error();
                     self.edit_status(|status| status.error = error);
                     if self.publish_first().await? {
@@ -463,7 +463,7 @@ impl Worker {
     /// Saves the parts if they changed, are whole, and are believed.
     fn save(&mut self) {
         let Some(folder) = &self.settings.folder else { return };
-        if !self.is_changed || !self.feeds.is_whole() || !self.is_published || self.is_held() {
+        if !self.is_changed || !self.feeds.is_complete() || !self.is_published || self.is_held() {
             return;
         }
         let site = |key: &PartKey| self.feeds.site_of(&key.cluster);

@@ -46,7 +46,7 @@ fn says(node: &Node, words: &str) -> bool {
     String::from_utf8_lossy(&status.stdout).contains(words)
 }
 
-/// What clients beside `fra1` and `ams1` get, and one that is nowhere.
+/// What clients beside `fra1` and `ams1` get, and one without a location.
 fn is_answered(server: SocketAddr, fra: &str, ams: &str, all: &str) {
     let near = |client| move || answer_to(client, server, WEB, Rtype::A).unwrap_or_default();
     until_eq("beside fra1", near([10, 1, 0, 9]), fra);

@@ -345,11 +345,14 @@ pub enum ImportFrom {
     /// import`. Report each key that has none.
     ///
     /// The keys are read at one revision, and nothing is written to etcd. Exit status 1 means that
-    /// a record is lost, or that etcd cannot be read.
+    /// a record is lost, or that etcd cannot be read. With --follow, each change of the keys is
+    /// made in the zone of a running server, until the command is interrupted.
     #[command(after_help = "Examples:\n  \
         dunlin import etcd --layout skydns --zone skydns.local \
         --endpoint http://127.0.0.1:2379 > sets.ndjson\n  \
-        dunlin records import skydns.local sets.ndjson")]
+        dunlin records import skydns.local sets.ndjson\n  \
+        dunlin import etcd --layout skydns --zone skydns.local \
+        --endpoint http://127.0.0.1:2379 --follow")]
     Etcd(ImportEtcd),
 }
 
@@ -398,6 +401,14 @@ pub struct ImportEtcd {
     /// Its key.
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
+    /// Make each change of the keys in the zone of a server of this machine, which has the zone.
+    #[arg(long)]
+    pub follow: bool,
+    /// Delete first what the zone has and no key, but for its SOA and NS records.
+    #[arg(long, requires = "follow")]
+    pub delete: bool,
+    #[command(flatten)]
+    pub local: client::cli::LocalServer,
 }
 
 #[derive(Args, Debug)]

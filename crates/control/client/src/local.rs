@@ -2,6 +2,7 @@
 use crate::cli::LocalServer;
 use crate::limits::{ANYCAST_SILENT_MAX, API_SLOW_TIME_MAX};
 use crate::remote::client::{ApiClient, ApiError, ApiRequest, CommandResult, path_segment};
+use api::limits::PAGE_MAX;
 use config::Admin;
 use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
@@ -19,6 +20,15 @@ use std::path::PathBuf;
 /// Why the state of an address was not set.
 #[derive(Debug)]
 pub struct EndpointError(Box<dyn std::error::Error>);
+
+/// Why record sets were not changed.
+#[derive(Debug)]
+pub struct SetsError {
+    /// Why.
+    pub why: String,
+    /// Whether the server refuses the changes. Otherwise it may take them later.
+    pub is_refused: bool,
+}
 
 impl EndpointError {
     /// Whether it is the last member of a record set that is neither down nor drained.
@@ -78,6 +88,32 @@ impl LocalClient {
     pub fn retire(&self, cluster: &str) -> CommandResult<Value> {
         let request = ApiRequest::new(Method::DELETE, cluster_path(cluster));
         read(self.0.request_within(API_SLOW_TIME_MAX, request)?.body)
+    }
+
+    /// The names and types of the record sets of a zone.
+    pub fn sets(&self, zone: &str) -> CommandResult<Vec<(String, String)>> {
+        let (mut sets, mut after) = (Vec::new(), String::new());
+        loop {
+            let page = self.get(format!("{}?limit={PAGE_MAX}{after}", sets_path(zone)))?;
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let found = page["rrsets"].as_array().into_iter().flatten();
+            sets.extend(found.map(|set| (text(&set["name"]), text(&set["type"]))));
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={}", path_segment(next)),
+                None => return Ok(sets),
+            }
+        }
+    }
+
+    /// Changes record sets of a zone, all or none; each as in a PATCH of the API.
+    pub fn change_sets(&self, zone: &str, changes: &[Value]) -> Result<(), SetsError> {
+        let mut request = ApiRequest::new(Method::PATCH, sets_path(zone));
+        request.body = Some(json!({ "changes": changes }));
+        self.0.request(request).map(drop).map_err(|error| {
+            let refused = error.downcast_ref::<ApiError>();
+            let is_refused = refused.is_some_and(|refused| refused.status.is_client_error());
+            SetsError { why: error.to_string(), is_refused }
+        })
     }
 
     /// The other sites whose zones are served.
@@ -287,6 +323,11 @@ fn read<T: DeserializeOwned>(body: Value) -> CommandResult<T> {
 
 fn read_field<T: DeserializeOwned>(mut body: Value, field: &str) -> CommandResult<T> {
     read(body[field].take())
+}
+
+/// The path of the record sets of a zone.
+fn sets_path(zone: &str) -> String {
+    format!("/v1/zones/{}/rrsets", path_segment(zone))
 }
 
 fn cluster_path(name: &str) -> String {

@@ -38,7 +38,12 @@ pub struct Keys {
 
 impl Keys {
     /// Parses keys and values, and reports what cannot be.
-    pub fn read(entries: &[Entry], prefix: &str, zone: Name<'_>, imported: &mut Imported) -> Self {
+    pub fn read<'e>(
+        entries: impl IntoIterator<Item = &'e Entry>,
+        prefix: &str,
+        zone: Name<'_>,
+        imported: &mut Imported,
+    ) -> Self {
         let mut keys = Vec::new();
         for entry in entries {
             match read(entry, prefix, zone) {

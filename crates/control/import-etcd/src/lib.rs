@@ -12,7 +12,7 @@ mod path;
 mod service;
 mod sets;
 
-pub use fetch::{Source, fetch};
+pub use fetch::{FollowedKeys, Source, fetch};
 pub use key::Entry;
 pub use sets::RecordSet;
 
@@ -72,7 +72,12 @@ pub struct Imported {
 }
 
 /// Converts keys and values to the record sets of a zone.
-pub fn import(entries: &[Entry], layout: Layout, prefix: &str, zone: Name<'_>) -> Imported {
+pub fn import<'e>(
+    entries: impl IntoIterator<Item = &'e Entry>,
+    layout: Layout,
+    prefix: &str,
+    zone: Name<'_>,
+) -> Imported {
     let mut imported = Imported::default();
     let keys = Keys::read(entries, prefix.trim_matches('/'), zone, &mut imported);
     match layout {

@@ -31,6 +31,9 @@ pub struct Service {
     /// KDNS: the most records of an answer.
     #[serde(rename = "maxAnswer")]
     pub max_answer: u16,
+    /// KDNS: which addresses are answered; `None`: by the weights.
+    #[serde(rename = "lbMode")]
+    pub lb_mode: Option<u8>,
     /// KDNS: the weight among the addresses.
     #[serde(rename = "lbWeight")]
     pub lb_weight: u16,

@@ -18,10 +18,10 @@ pub struct RecordSet {
     /// The data, in presentation form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data: Vec<String>,
-    /// The members with their weights, instead of `data`.
+    /// The members, instead of `data`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<Member>,
-    /// `weighted`, with members.
+    /// `one`, `weighted` or `hash`, with members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<&'static str>,
     /// The most records of an answer.
@@ -29,13 +29,14 @@ pub struct RecordSet {
     pub max: Option<u16>,
 }
 
-/// A member of a set with weights.
+/// A member of a set with a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Member {
     /// The data.
     pub data: String,
-    /// The weight.
-    pub weight: u16,
+    /// The weight, of the policy `weighted`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub weight: Option<u16>,
 }
 
 /// The records of one set.
@@ -45,8 +46,22 @@ struct Records {
     data: Vec<(String, u16)>,
     ttl: u32,
     max: u16,
-    /// A key whose TTL is another one.
+    /// KDNS: how the members are chosen, by the first key that says so.
+    mode: Option<u8>,
+    /// A key whose TTL is another one, and one whose mode is.
     differs: Option<String>,
+    differs_in_mode: Option<String>,
+}
+
+/// The policy of a mode of KDNS, and whether it uses weights; `None`: there is no such mode.
+fn policy_of(mode: u8) -> Option<(Option<&'static str>, bool)> {
+    match mode {
+        0 => Some((None, false)),
+        1 => Some((Some("one"), false)),
+        2 => Some((Some("weighted"), true)),
+        3 => Some((Some("hash"), false)),
+        _ => None,
+    }
 }
 
 /// A set: the labels of its owner from the root, and its type.
@@ -80,6 +95,13 @@ impl Sets {
         }
         records.ttl = records.ttl.min(key.ttl);
         records.max = records.max.max(key.service.max_answer);
+        match (records.mode, key.service.lb_mode) {
+            (None, Some(mode)) if policy_of(mode).is_some() => records.mode = Some(mode),
+            (mode, Some(own)) if mode != Some(own) => {
+                records.differs_in_mode.get_or_insert_with(|| key.text.clone());
+            }
+            _ => {}
+        }
         if !records.data.iter().any(|(there, _)| *there == text) {
             records.data.push((text, key.service.lb_weight));
         }
@@ -96,23 +118,30 @@ impl Sets {
     /// Passes the sets on.
     pub fn finish(self, imported: &mut Imported) {
         for ((_, rtype), (name, records)) in self.0 {
-            let Records { data, ttl, max, differs } = records;
+            let Records { data, ttl, max, mode, differs, differs_in_mode } = records;
+            let (owner, rtype) = (name.to_string(), Rtype(rtype).to_string());
             if let Some(key) = differs {
-                let what = format!("the TTLs of {name} {} differ: it gets {ttl}", Rtype(rtype));
+                let what = format!("the TTLs of {owner} {rtype} differ: it gets {ttl}");
                 imported.notes.push(KeyReport { key, what, is_lost: false });
             }
             let is_weighted = data.iter().any(|(_, weight)| *weight > 0);
-            let mut set = RecordSet {
-                name: name.to_string(),
-                rtype: Rtype(rtype).to_string(),
-                ttl,
-                max: (max > 0).then_some(max),
-                ..RecordSet::default()
-            };
-            if is_weighted {
-                set.policy = Some("weighted");
-                set.members =
-                    data.into_iter().map(|(data, weight)| Member { data, weight }).collect();
+            let by_weights = || (is_weighted.then_some("weighted"), is_weighted);
+            let (policy, has_weights) = mode.and_then(policy_of).unwrap_or_else(by_weights);
+            if let Some(key) = differs_in_mode {
+                let gets = policy.unwrap_or("all");
+                let what = format!(
+                    "its lbMode is none, or that of another key of {owner} {rtype} differs: the \
+                     set has the policy {gets}"
+                );
+                imported.notes.push(KeyReport { key, what, is_lost: false });
+            }
+            let max = (max > 0).then_some(max);
+            let mut set =
+                RecordSet { name: owner, rtype, ttl, max, policy, ..RecordSet::default() };
+            if policy.is_some() {
+                let member =
+                    |(data, weight)| Member { data, weight: has_weights.then_some(weight) };
+                set.members = data.into_iter().map(member).collect();
             } else {
                 set.data = data.into_iter().map(|(data, _)| data).collect();
             }

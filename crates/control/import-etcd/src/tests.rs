@@ -9,11 +9,16 @@ fn run(layout: Layout, zone: &str, entries: &[(&str, &str)]) -> (Vec<String>, Ve
     let entries: Vec<_> = entries.iter().map(|(key, value)| entry(key, value)).collect();
     let zone = zonefile::read_name(zone).expect("a name");
     let imported = import(&entries, layout, layout.prefix(), zone.as_name());
-    let lines = imported.sets.iter().map(|set| {
-        let mut data = set.data.clone();
-        data.extend(set.members.iter().map(|member| format!("{}*{}", member.data, member.weight)));
-        format!("{} {} {} {}", set.name, set.ttl, set.rtype, data.join(","))
-    });
+    let lines =
+        imported.sets.iter().map(|set| {
+            let mut data = set.data.clone();
+            let weight = |weight: Option<u16>| weight.map(|weight| format!("*{weight}"));
+            data.extend(set.members.iter().map(|member| {
+                format!("{}{}", member.data, weight(member.weight).unwrap_or_default())
+            }));
+            let policy = set.policy.filter(|policy| *policy != "weighted").unwrap_or_default();
+            format!("{} {} {} {}{policy}", set.name, set.ttl, set.rtype, data.join(","))
+        });
     (lines.collect(), imported.notes.iter().map(ToString::to_string).collect())
 }
 
@@ -182,4 +187,39 @@ fn containerdns_and_kdns_name_each_record_by_the_last_part() {
     );
     assert_eq!(sets, ["www.example.org. 300 A 192.0.2.1*3,192.0.2.2*1"]);
     assert!(notes[0].contains("the view \"gz\""), "{notes:?}");
+}
+
+#[test]
+fn lb_mode_of_kdns_is_a_policy() {
+    let key = |name: &str, number: u8, fields: &str| {
+        let address = format!(r#"{{"type":"A","host":"192.0.2.{number}",{fields}}}"#);
+        (format!("/kdns/org/example/{name}/{number}/"), address)
+    };
+    let keys = [
+        key("all", 1, r#""lbMode":0,"lbWeight":9"#),
+        key("one", 1, r#""lbMode":1"#),
+        key("one", 2, r#""lbMode":1"#),
+        key("weighted", 1, r#""lbMode":2,"lbWeight":3"#),
+        key("weighted", 2, r#""lbMode":2,"lbWeight":1"#),
+        key("hash", 1, r#""lbMode":3,"lbWeight":5"#),
+        key("other", 1, r#""lbMode":7"#),
+        key("mixed", 1, r#""lbMode":1"#),
+        key("mixed", 2, r#""lbMode":3"#),
+    ];
+    let keys: Vec<(&str, &str)> = keys.iter().map(|(key, value)| (&**key, &**value)).collect();
+    let (sets, notes) = run(Layout::Kdns, "example.org", &keys);
+    assert_eq!(
+        sets,
+        [
+            "all.example.org. 300 A 192.0.2.1",
+            "hash.example.org. 300 A 192.0.2.1hash",
+            "mixed.example.org. 300 A 192.0.2.1,192.0.2.2one",
+            "one.example.org. 300 A 192.0.2.1,192.0.2.2one",
+            "other.example.org. 300 A 192.0.2.1",
+            "weighted.example.org. 300 A 192.0.2.1*3,192.0.2.2*1",
+        ]
+    );
+    let [mixed, other] = &notes[..] else { panic!("{notes:?}") };
+    assert!(mixed.starts_with("/kdns/org/example/mixed/2/: note: its lbMode"), "{mixed}");
+    assert!(other.contains("has the policy all"), "{other}");
 }

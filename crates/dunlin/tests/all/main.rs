@@ -39,6 +39,7 @@ mod followed_cpus;
 mod health;
 mod held;
 mod import;
+mod import_follow;
 mod journal;
 mod kubernetes;
 mod kubernetes_checks;

@@ -44,6 +44,15 @@ impl RequestError {
     }
 }
 
+/// The space of an etcd.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EtcdSpace {
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// The most bytes that it may have, if it says so (etcd 3.6).
+    pub quota: Option<u64>,
+}
+
 /// The member in use.
 #[derive(Default)]
 struct Current {
@@ -210,13 +219,12 @@ impl Connection {
         Ok(got)
     }
 
-    /// The space of the member in use: bytes of its file that are used, and the most that it may
-    /// use, if it says so (etcd 3.6). `None`: it does not answer.
-    pub async fn space(&self) -> Option<(u64, Option<u64>)> {
+    /// The space of the member in use; `None`: it does not answer.
+    pub async fn space(&self) -> Option<EtcdSpace> {
         let (_, mut client) = self.client().await.ok()?;
         let status = timeout(REQUEST_MAX, client.status()).await.ok()?.ok()?;
         let quota = u64::try_from(status.db_size_quota()).ok().filter(|bytes| *bytes > 0);
-        Some((u64::try_from(status.db_size()).ok()?, quota))
+        Some(EtcdSpace { bytes: u64::try_from(status.db_size()).ok()?, quota })
     }
 
     /// A key as it was at a revision of etcd, if it existed; 0: now.

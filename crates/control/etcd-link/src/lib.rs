@@ -7,10 +7,14 @@
 mod connection;
 mod events;
 pub mod limits;
+mod operation;
 mod pages;
+mod retry;
 mod traffic;
 
-pub use connection::{Connection, ConnectionSettings, RequestError, values};
+pub use connection::{Connection, ConnectionSettings, EtcdSpace, RequestError, values};
 pub use events::{Events, Mirror};
+pub use operation::{delete_all, has_value, is_absent, put_under};
 pub use pages::Pages;
+pub use retry::{LoggedCauses, Retry};
 pub use traffic::Traffic;

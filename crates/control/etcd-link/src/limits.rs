@@ -21,3 +21,5 @@ pub const KEEPALIVE: Duration = Duration::from_secs(5);
 /// Keys of a page of a full list. A message of 4 MiB, the most that is read, has room for them,
 /// unless their sets are unusually large: then the page is halved.
 pub const PAGE_KEYS: i64 = 10_000;
+/// Causes of one outage that are compared before they are logged.
+pub const CAUSES_MAX: usize = 16;

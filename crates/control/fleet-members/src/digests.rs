@@ -4,8 +4,8 @@
 //! small. Every other one compares it with the digest that it had at this revision. Only if they
 //! differ, both write `digests/NAME`, with the digest of each zone, and so find out which it is.
 use crate::limits::{DIFFERENT_ZONES_MAX, DIGESTS_INTERVAL};
-use etcd_client::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
-use etcd_link::{Mirror, RequestError};
+use etcd_client::{Compare, CompareOp, KeyValue};
+use etcd_link::{Mirror, RequestError, put_under};
 use keyspace::EtcdLink;
 use keyspace::keys::read_member;
 use records::{Revision, ZoneDigest, ZoneDigests, hash_of_origin};
@@ -123,12 +123,11 @@ impl Comparison {
         let (revision, own) = digests.zones();
         let newest = self.differences.values().map(|one| one.revision).max();
         if newest.is_some_and(|newest| newest > self.written) {
-            let options = PutOptions::new().with_lease(lease);
             let key = keys.digests(name);
-            let put = TxnOp::put(key, encode(revision, &own), Some(options));
+            let put = put_under(lease, key, encode(revision, &own));
             let member = keys.member(name);
             let is_member = Compare::lease(member, CompareOp::Equal, lease);
-            connection.transact(Txn::new().when([is_member]).and_then([put])).await?;
+            connection.write([is_member], [put]).await?;
             self.written = revision;
         }
         for (name, difference) in &mut self.differences {

@@ -6,8 +6,8 @@ use crate::limits::{
     LEAVE_MAX, MEMBER_TTL, REFRESH_INTERVAL, REPORT_INTERVAL, REPORT_SHARE, WAITERS_MAX,
 };
 use crate::waits::{self, Waiter};
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, Txn, TxnOp};
-use etcd_link::{Mirror, RequestError};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, TxnOp};
+use etcd_link::{Mirror, RequestError, is_absent, put_under};
 use keyspace::keys::read_member;
 use keyspace::limits::RENEW_INTERVAL;
 use keyspace::{EtcdLink, LinkReport};
@@ -239,30 +239,26 @@ impl EtcdFleet {
         let (form, reported, member) = (Form::NEWEST.0, now(), self.member.clone());
         let own = Member { revision: revision.0, digest, since, reported, form, ..member };
         let value = serde_json::to_vec(&own).expect("a member is JSON");
-        let options = PutOptions::new().with_lease(lease);
-        TxnOp::put(self.link.keys.member(self.name()), value, Some(options))
+        put_under(lease, self.link.keys.member(self.name()), value)
     }
 
     async fn create(&self, lease: i64, since: u64) -> Result<(), Ended> {
         let key = self.link.keys.member(self.name());
         let revision = self.served.borrow().unwrap_or_default();
-        let txn = Txn::new()
-            .when([Compare::create_revision(key.as_str(), CompareOp::Equal, 0)])
-            .and_then([self.put(lease, since, revision)]);
-        if self.link.connection.transact(txn).await?.succeeded() {
+        let put = self.put(lease, since, revision);
+        if self.link.connection.write([is_absent(key.as_str())], [put]).await? {
             return self.compare_clocks().await;
         }
         let connection = &self.link.connection;
-        let found = connection.get(key.as_str(), GetOptions::new()).await?;
-        let found = found.kvs().first();
-        if let Some(kv) = found.filter(|kv| kv.lease() == 0) {
+        let found = connection.find(key.as_str(), 0).await?;
+        if let Some(kv) = found.as_ref().filter(|kv| kv.lease() == 0) {
             // No server stands behind it.
             let is_same = Compare::mod_revision(key, CompareOp::Equal, kv.mod_revision());
             let gone = TxnOp::delete(self.link.keys.member(self.name()), None);
-            connection.transact(Txn::new().when([is_same]).and_then([gone])).await?;
+            connection.write([is_same], [gone]).await?;
             return Err(Ended::Expired);
         }
-        let other = found.and_then(read_member);
+        let other = found.as_ref().and_then(read_member);
         Err(Ended::Taken(other.unwrap_or_else(|| self.member.clone())))
     }
 
@@ -369,12 +365,11 @@ impl EtcdFleet {
     /// Returns whether it is known to be reported.
     async fn report(&self, lease: i64, since: u64, revision: Revision) -> Result<bool, Ended> {
         let key = self.link.keys.member(self.name());
-        let txn = Txn::new()
-            .when([Compare::lease(key.as_str(), CompareOp::Equal, lease)])
-            .and_then([self.put(lease, since, revision)]);
-        match self.link.connection.transact(txn).await {
-            Ok(done) if done.succeeded() => Ok(true),
-            Ok(_) => Err(Ended::Expired),
+        let is_own = Compare::lease(key, CompareOp::Equal, lease);
+        let put = self.put(lease, since, revision);
+        match self.link.connection.write([is_own], [put]).await {
+            Ok(true) => Ok(true),
+            Ok(false) => Err(Ended::Expired),
             // A lost lease is noticed at its renewal.
             Err(RequestError::Unanswered(_) | RequestError::Unsent(_)) => Ok(false),
             Err(error) => Err(error.into()),

@@ -7,12 +7,11 @@ mod view;
 
 use crate::limits::{PERMIT_INTERVAL, PERMIT_RENEW, PERMIT_TIME_MAX, PERMIT_TRIES, PRESENCE_TTL};
 use anycast::{PermitRequest, PermitState, Permits};
-use etcd_client::{Compare, CompareOp, GetOptions, PutOptions, TxnOp};
-use etcd_link::RequestError;
-use keyspace::EtcdLink;
+use etcd_client::{Compare, CompareOp, GetOptions, TxnOp};
+use etcd_link::{RequestError, put_under};
+use keyspace::{EtcdLink, Task};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use view::{AnnouncedValue, FleetView, PermitValue};
 
@@ -20,7 +19,7 @@ use view::{AnnouncedValue, FleetView, PermitValue};
 /// lease ends.
 pub struct EtcdPermits {
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
+    _task: Task,
 }
 
 #[derive(Default)]
@@ -73,16 +72,10 @@ impl EtcdPermits {
     /// Begins to count this server among those with these addresses.
     pub fn start(link: &Arc<EtcdLink>, addresses: Vec<String>) -> Self {
         let shared = Arc::new(Shared::default());
-        let (link, of_task) = (Arc::clone(link), Arc::clone(&shared));
-        let runtime = link.runtime.clone();
-        let task = PermitTask { link, shared: of_task, addresses, lease: None, has_permit: None };
-        Self { shared, task: runtime.spawn(task.run()) }
-    }
-}
-
-impl Drop for EtcdPermits {
-    fn drop(&mut self) {
-        self.task.abort();
+        let (own_link, of_task) = (Arc::clone(link), Arc::clone(&shared));
+        let (lease, has_permit) = (None, None);
+        let task = PermitTask { link: own_link, shared: of_task, addresses, lease, has_permit };
+        Self { shared, _task: link.spawn(task.run()) }
     }
 }
 
@@ -174,8 +167,7 @@ impl PermitTask {
         let lease = connection.grant(PRESENCE_TTL).await?;
         let key = self.link.keys.announcing_server(&self.link.server.0);
         let value = AnnouncedValue { addresses: self.addresses.clone() }.to_bytes();
-        let options = Some(PutOptions::new().with_lease(lease));
-        connection.write([], [TxnOp::put(key, value, options)]).await?;
+        connection.write([], [put_under(lease, key, value)]).await?;
         self.lease = Some((lease, Instant::now()));
         Ok(lease)
     }
@@ -202,10 +194,9 @@ impl PermitTask {
             let last = last.map_or(0, |kv| kv.mod_revision());
             let is_turn = Compare::mod_revision(turn.as_str(), CompareOp::Equal, last);
             let value = PermitValue { reason: request.reason.clone() }.to_bytes();
-            let options = Some(PutOptions::new().with_lease(lease));
             let ops = [
                 TxnOp::put(turn.as_str(), own.as_str(), None),
-                TxnOp::put(keys.permit(own), value, options),
+                put_under(lease, keys.permit(own), value),
             ];
             if connection.write([is_turn], ops).await? {
                 self.has_permit = Some(true);

@@ -1,8 +1,8 @@
 //! Clients of this server that wait until all members serve a revision.
 use crate::limits::WAIT_LINGER;
 use crate::members::EtcdFleet;
-use etcd_client::{PutOptions, TxnOp};
-use etcd_link::{Mirror, RequestError};
+use etcd_client::TxnOp;
+use etcd_link::{Mirror, RequestError, put_under};
 use keyspace::keys::read_member;
 use records::Promise;
 use records::{Refused, Revision};
@@ -68,8 +68,7 @@ async fn serve(
         answer(fleet, &members.values, waiting);
         let wanted = waiting.iter().map(|waiter| waiter.revision).max();
         if let Some(wanted) = wanted.filter(|wanted| *wanted > announced) {
-            let options = Some(PutOptions::new().with_lease(lease));
-            let put = TxnOp::put(key.as_str(), wanted.to_string(), options);
+            let put = put_under(lease, key.as_str(), wanted.to_string());
             connection.write([], [put]).await.map_err(failed)?;
             announced = wanted;
         }

@@ -13,14 +13,13 @@ use etcd_client::{
 };
 use etcd_link::RequestError;
 use keyspace::limits::{FIRST_LIST_MAX, LAST_TRY, WRITE_MAX};
-use keyspace::{EtcdLink, FollowedKeys, History, LinkReport, Position, replica_folder};
+use keyspace::{EtcdLink, FollowedKeys, History, LinkReport, Position, Task, replica_folder};
 use server_status::DocumentsStatus;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use store::Revision;
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout_at};
 
 /// The format of each document.
@@ -48,7 +47,7 @@ pub struct EtcdDocuments {
     /// The folder of the replica.
     folder: PathBuf,
     /// The tasks that follow etcd and save the copy, once they are needed.
-    tasks: Mutex<Vec<JoinHandle<()>>>,
+    tasks: Mutex<Vec<Task>>,
     /// Held by the one that writes.
     writing: Mutex<()>,
 }
@@ -108,13 +107,13 @@ impl EtcdDocuments {
     pub fn start(&self) {
         let mut tasks = lock(&self.tasks);
         if tasks.is_empty() {
-            let runtime = &self.set.link.runtime;
+            let link = &self.set.link;
             let set = Arc::clone(&self.set);
             let content = Content::default();
             let follower =
                 follow::SetFollower { set, content, listed_at: 0, is_listed_anew: false };
-            tasks.push(runtime.spawn(self.followed().follow(follower)));
-            tasks.push(runtime.spawn(follow::save(Arc::clone(&self.set))));
+            tasks.push(link.spawn(self.followed().follow(follower)));
+            tasks.push(link.spawn(follow::save(Arc::clone(&self.set))));
         }
     }
 
@@ -127,12 +126,9 @@ impl EtcdDocuments {
                 adopted: Revision(adopted),
                 ..Position::default()
             });
-        FollowedKeys {
-            link: Arc::clone(&self.set.link),
-            prefixes: vec![self.set.prefix.clone()],
-            history: History::new(&self.folder, known),
-            report: Arc::clone(&self.set.report),
-        }
+        let SharedSet { link, prefix, report, .. } = &*self.set;
+        let history = History::new(&self.folder, known);
+        FollowedKeys::new(link, vec![prefix.clone()], history, report)
     }
 
     /// The status; `None`: the set was not needed.
@@ -208,12 +204,6 @@ impl EtcdDocuments {
                  there before you repeat it"
             )))
         })
-    }
-}
-
-impl Drop for EtcdDocuments {
-    fn drop(&mut self) {
-        lock(&self.tasks).iter().for_each(JoinHandle::abort);
     }
 }
 

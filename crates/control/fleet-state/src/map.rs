@@ -10,14 +10,13 @@ pub use retire::{read_cluster, retire};
 
 use crate::limits::{MAP_BATCH, MAP_EVENTS_MAX, MAP_READY_GRACE, NO_SPACE_PAUSE};
 use documents::{Leader, MapEvent, MapRequest, MapTask, MapValue, MapWriter, ReplicatedMap};
-use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, PutOptions, TxnOp};
+use etcd_client::{Compare, CompareOp, GetOptions, KeyValue, TxnOp};
 use etcd_link::limits::{OPS_MAX, TRANSACTION_BYTES_MAX};
-use etcd_link::{Pages, RequestError};
+use etcd_link::{LoggedCauses, Pages, RequestError, is_absent, put_under};
 use follow::MapFollower;
 use keyspace::limits::RECONNECT_MAX;
 use keyspace::{
-    EtcdLink, EtcdSettings, FollowedKeys, Follower, History, LinkReport, LoggedCauses,
-    replica_folder,
+    EtcdLink, EtcdSettings, FollowedKeys, Follower, History, LinkReport, Task, replica_folder,
 };
 use retire::Retirement;
 use std::collections::HashMap;
@@ -26,11 +25,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 /// The task of a map. Dropping it ends it.
-pub struct EtcdMap(JoinHandle<()>);
+pub struct EtcdMap(#[expect(dead_code, reason = "dropping it ends the task")] Task);
 
 impl EtcdMap {
     /// Takes part in the elections of the server that writes the map of this name.
@@ -39,14 +37,11 @@ impl EtcdMap {
         let folder = replica_folder(data_dir);
         let lost = format!("this server cannot write {name} for the fleet");
         let again = format!("this server can write {name} for the fleet again");
-        let followed = FollowedKeys {
-            link: Arc::clone(link),
-            prefixes: vec![link.keys.leader(name)],
-            history: History::new(&folder, None),
-            report: LinkReport::new(Some(lost), again),
-        };
+        let report = LinkReport::new(Some(lost), again);
+        let history = History::new(&folder, None);
+        let followed = FollowedKeys::new(link, vec![link.keys.leader(name)], history, &report);
         let leadership = Leadership::new(link, folder, name, task);
-        (Self(link.runtime.spawn(followed.follow(leadership))), writer)
+        (Self(link.spawn(followed.follow(leadership))), writer)
     }
 
     /// Follows the map of this name.
@@ -92,21 +87,7 @@ impl EtcdMap {
         follower: impl FnOnce(mpsc::Sender<MapEvent>) -> MapFollower,
     ) -> (Self, mpsc::Receiver<MapEvent>) {
         let (events, receiver) = mpsc::channel(MAP_EVENTS_MAX);
-        let follower = follower(events);
-        let followed = FollowedKeys {
-            link: Arc::clone(link),
-            prefixes: follower.prefixes(),
-            history: History::new(&replica_folder(data_dir), None),
-            // The source logs it.
-            report: LinkReport::new(None, String::new()),
-        };
-        (Self(link.runtime.spawn(followed.follow(follower))), receiver)
-    }
-}
-
-impl Drop for EtcdMap {
-    fn drop(&mut self) {
-        self.0.abort();
+        (Self(follower(events).spawn(link, &replica_folder(data_dir))), receiver)
     }
 }
 
@@ -132,7 +113,7 @@ struct Leadership {
     retired: Option<Retirement>,
     /// Receives what others write while this server is refused; the task that follows their writes.
     events: mpsc::Sender<MapEvent>,
-    following: Option<JoinHandle<()>>,
+    following: Option<Task>,
     folder: PathBuf,
     hasher: RandomState,
     /// The elected server.
@@ -322,15 +303,14 @@ impl Leadership {
         let (server, own_lease) = &self.link.server;
         let Some(lease) = own_lease.get() else { return Ok(()) };
         let (key, member) = (self.key(), self.link.keys.member(server));
-        let put = PutOptions::new().with_lease(lease);
         let when = [
-            Compare::create_revision(key.as_str(), CompareOp::Equal, 0),
+            is_absent(key.as_str()),
             // Another server may have the same name.
             Compare::lease(member, CompareOp::Equal, lease),
             self.has_same_origin(),
-            Compare::create_revision(self.link.keys.retired(&self.name), CompareOp::Equal, 0),
+            is_absent(self.link.keys.retired(&self.name)),
         ];
-        let put = TxnOp::put(key, server.as_str(), Some(put));
+        let put = put_under(lease, key, server.as_str());
         self.link.connection.write(when, [put]).await.map(drop)
     }
 

@@ -6,20 +6,19 @@ use crate::limits::{
     NO_SPACE_PAUSE, STATES_BATCH, STATES_LIFETIME, STATES_SWEEP_INTERVAL, UNUSABLE_STATES_MAX,
 };
 use etcd_client::{Compare, CompareOp, KeyValue, TxnOp};
-use etcd_link::RequestError;
 use etcd_link::limits::OPS_MAX;
+use etcd_link::{RequestError, is_absent};
 use health::{Finding, FindingKey, FleetStates, HealthTarget, Vantage};
 use keyspace::keys::read_member;
 use keyspace::limits::RECONNECT_MAX;
 use keyspace::{
-    EtcdLink, FollowedKeys, Follower, History, Keys, LinkReport, Position, replica_folder,
+    EtcdLink, FollowedKeys, Follower, History, Keys, LinkReport, Position, Task, replica_folder,
 };
 use life::Life;
 use server_status::DocumentsStatus;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 /// The role of servers that probe.
@@ -42,7 +41,7 @@ fn state_key(keys: &Keys, server: &str, target: &HealthTarget) -> String {
 /// Exchanges findings with the other servers. Dropping it ends that.
 pub struct EtcdStates {
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
+    _task: Task,
 }
 
 struct Shared {
@@ -96,13 +95,10 @@ impl EtcdStates {
             life: Life::default(),
             absent: HashMap::new(),
         };
-        let followed = FollowedKeys {
-            link: Arc::clone(link),
-            prefixes: vec![link.keys.members(), link.keys.states()],
-            history: History::new(&replica_folder(data_dir), None),
-            report: Arc::clone(&shared.report),
-        };
-        Self { shared, task: link.runtime.spawn(followed.follow(exchange)) }
+        let prefixes = vec![link.keys.members(), link.keys.states()];
+        let history = History::new(&replica_folder(data_dir), None);
+        let followed = FollowedKeys::new(link, prefixes, history, &shared.report);
+        Self { shared, _task: link.spawn(followed.follow(exchange)) }
     }
 
     /// The findings.
@@ -119,12 +115,6 @@ impl EtcdStates {
             fault: self.shared.report.fault(),
             unusable: unusable.iter().map(|(key, why)| format!("{key}: {why}")).collect(),
         }
-    }
-}
-
-impl Drop for EtcdStates {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -350,7 +340,7 @@ impl Exchange {
             for some in keys_left.chunks(OPS_MAX) {
                 let mut when = vec![self.is_member(epoch)];
                 if !is_own {
-                    when.push(Compare::create_revision(keys.member(&server), CompareOp::Equal, 0));
+                    when.push(is_absent(keys.member(&server)));
                 }
                 let gone = some.iter().map(|key| TxnOp::delete(key.as_str(), None));
                 // What a server that has returned says stays.

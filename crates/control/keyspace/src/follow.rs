@@ -7,9 +7,9 @@
 use crate::EtcdLink;
 use crate::history::{History, Position};
 use crate::limits::RECONNECT_MAX;
-use crate::report::{LinkReport, Retry};
+use crate::report::LinkReport;
 use etcd_client::{EventType, KeyValue, WatchResponse};
-use etcd_link::{Events, Pages, RequestError};
+use etcd_link::{Events, Pages, RequestError, Retry};
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::sync::Arc;
@@ -102,17 +102,25 @@ pub trait Follower: Send {
 
 /// The keys that are followed.
 pub struct FollowedKeys {
-    /// The link that follows them.
-    pub link: Arc<EtcdLink>,
-    /// All keys with these prefixes.
-    pub prefixes: Vec<String>,
+    link: Arc<EtcdLink>,
+    prefixes: Vec<String>,
     /// The known state of their history.
-    pub history: History,
-    /// Where it is said whether they are followed.
-    pub report: Arc<LinkReport>,
+    history: History,
+    /// Reports whether they are followed.
+    report: Arc<LinkReport>,
 }
 
 impl FollowedKeys {
+    /// Keys with these prefixes, with what is known of their history.
+    pub fn new(
+        link: &Arc<EtcdLink>,
+        prefixes: Vec<String>,
+        history: History,
+        report: &Arc<LinkReport>,
+    ) -> Self {
+        Self { link: Arc::clone(link), prefixes, history, report: Arc::clone(report) }
+    }
+
     /// Follows them until it is aborted.
     pub async fn follow<F: Follower>(mut self, mut follower: F) {
         let mut retry = Retry::new(RECONNECT_MAX);

@@ -1,6 +1,6 @@
 //! Whether etcd continues what this server followed.
 use crate::EtcdLink;
-use crate::keys::{Keys, check_format};
+use crate::keys::{Head, Keys, check_format};
 use etcd_client::{Txn, TxnOp, WatchResponse};
 use etcd_link::{RequestError, values};
 use serde::Deserialize;
@@ -39,6 +39,14 @@ impl Position {
         let form = check_format(format.as_deref()).map_err(RequestError::Unusable)?;
         let adopted = Keys::read_adopted(adopted.as_deref());
         Ok(Self { cluster, revision, adopted, head, form })
+    }
+
+    /// The newest revision of records.
+    ///
+    /// # Errors
+    /// As [`Keys::read_head`].
+    pub fn head(&self, keys: &Keys) -> Result<Head, RequestError> {
+        keys.read_head(self.head.as_deref())
     }
 }
 

@@ -28,6 +28,7 @@
 //! ```
 //! Names are in lower case and presentation form; a slash in them is `\047`.
 use etcd_client::KeyValue;
+use etcd_link::RequestError;
 use server_status::Member;
 use std::net::IpAddr;
 use store::{CommitId, Form, Revision, View};
@@ -198,6 +199,16 @@ impl Keys {
             true => format!("{}{set}/objects/", self.0),
             false => format!("{}{set}/", self.0),
         }
+    }
+
+    /// The value of the key `revision`, if it exists.
+    ///
+    /// # Errors
+    /// It is damaged.
+    pub fn read_head(&self, value: Option<&[u8]>) -> Result<Head, RequestError> {
+        let damaged =
+            || RequestError::Unusable(format!("the key {} in etcd is damaged", self.revision()));
+        Head::read(value).ok_or_else(damaged)
     }
 
     /// The revision in the value of the key `adopted`; [`Revision::NONE`]: there is none.

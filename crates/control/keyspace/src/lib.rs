@@ -13,16 +13,19 @@ mod report;
 pub use follow::{FollowedKeys, Follower};
 pub use history::{History, ORIGIN, Position, replica_folder, set_back};
 pub use keys::Keys;
-pub use report::{LinkReport, LinkState, LoggedCauses, Retry, words_of_site};
+pub use report::{LinkReport, LinkState, words_of_site};
 
 use etcd_link::{Connection, ConnectionSettings};
 use server_status::Member;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
 use std::{io, thread};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// Where etcd is, and how to log in.
 #[derive(Clone, Debug, Default)]
@@ -113,5 +116,25 @@ impl EtcdLink {
         let server = (settings.member.name, settings.own);
         let connection = Connection::new(ConnectionSettings { endpoints, ca, identity, user });
         Ok(Arc::new(Self { keys, connection, runtime: handle, server, may_write, _end: end }))
+    }
+
+    /// Waits for a future; `None`: it takes longer than this.
+    pub fn wait<F: Future>(&self, limit: Duration, future: F) -> Option<F::Output> {
+        self.runtime.block_on(async { timeout(limit, future).await.ok() })
+    }
+
+    /// Runs a task until it ends or is dropped.
+    pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Task {
+        Task(self.runtime.spawn(task))
+    }
+}
+
+/// A task of a link. Dropping it ends it.
+#[derive(Debug)]
+pub struct Task(JoinHandle<()>);
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }

@@ -3,8 +3,6 @@ use std::time::Duration;
 
 /// The longest wait before a member is asked again after an error; it begins with a tenth.
 pub const RECONNECT_MAX: Duration = Duration::from_millis(500);
-/// Causes of one outage that are compared before they are logged.
-pub const CAUSES_MAX: usize = 16;
 /// How long a write waits for etcd.
 pub const WRITE_MAX: Duration = Duration::from_secs(5);
 /// How long opening waits for the full list that fills a new replica; then it is retried.

@@ -7,7 +7,7 @@
 pub mod limits;
 mod rates;
 
-use keyspace::EtcdSettings;
+use keyspace::{EtcdSettings, words_of_site};
 use limits::{MEASURE_INTERVAL, SPACE_INTERVAL};
 use rates::Measurements;
 use records::{
@@ -21,7 +21,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
-use store_etcd::{EtcdMirror, EtcdSpace, MirrorState, open_mirror};
+use store_etcd::{EtcdMirror, EtcdSpace, open_mirror};
 use wire::{Name, NameBuf};
 use zone_manager::{Answer, ZoneOwner, ZonePublisher};
 
@@ -184,7 +184,7 @@ impl Site {
     fn measure(&self, publisher: &ZonePublisher, with_space: bool) {
         let space = if with_space { self.mirror.space() } else { None };
         let mut measured = lock(&self.measured);
-        measured.count(Instant::now(), self.mirror.state().bytes);
+        measured.count(Instant::now(), self.mirror.status().bytes);
         measured.measure(Instant::now(), space);
         drop(measured);
         let is_free = |zone: &NameBuf| publisher.catalog().owner(zone.as_name()).is_none();
@@ -200,7 +200,7 @@ impl Site {
 
     fn status(&self, publisher: &ZonePublisher) -> SiteStatus {
         let SiteSettings { name, location, zones, quota, .. } = &self.settings;
-        let state = self.mirror.state();
+        let status = self.mirror.status();
         let source = source_of_site(name);
         let (mut served, mut refused, mut missing) = (0, Vec::new(), Vec::new());
         for zone in zones {
@@ -213,48 +213,37 @@ impl Site {
                 Some(owner) => refused.push(format!("{zone} (it is of {owner})")),
             }
         }
+        let unusable = || self.service.health().unavailable.map(|why| words_of_site(&why, name));
         let measured = lock(&self.measured);
-        let EtcdSpace { bytes: size, quota: own_quota } =
-            measured.space.unwrap_or(EtcdSpace { bytes: 0, quota: None });
+        let EtcdSpace { bytes: size, quota: own_quota } = measured.space.unwrap_or_default();
         let quota = own_quota.unwrap_or(*quota);
         let revision = self.service.revision().map_or(0, |revision| revision.0);
         SiteStatus {
-            name: name.clone(),
             location: location.clone(),
-            endpoint: state.endpoint.clone(),
-            is_following: state.is_following,
-            contact_seconds: state.contact.map(|when| when as f64 / 1_000.0),
-            lag_seconds: lag(&state, revision),
+            lag_seconds: lag(&status, revision),
             revision,
-            home_revision: state.revision.max(revision),
+            home_revision: status.home_revision.max(revision),
             delay_seconds: self.delay.last().map(|delay| delay.as_secs_f64()),
-            bytes: state.bytes,
             bytes_per_second: measured.bytes_per_second,
             etcd_bytes: size,
             etcd_quota_bytes: quota,
             etcd_full_days: measured.days_until_full(quota),
             zones: served,
             refused,
-            missing: if state.is_following { missing } else { Vec::new() },
-            fault: self.fault(&state),
-            unsaved: state.unsaved,
-            unreadable: state.unreadable,
+            missing: if status.is_following { missing } else { Vec::new() },
+            fault: status.fault.clone().or_else(unusable),
+            name: name.clone(),
+            ..status
         }
-    }
-
-    /// Why it is not followed, or its copy cannot be used.
-    fn fault(&self, state: &MirrorState) -> Option<String> {
-        let unusable = || self.service.health().unavailable.map(|why| self.mirror.words(&why));
-        state.fault.clone().or_else(unusable)
     }
 }
 
 /// How far what is served may be behind the site: since its last answer, while changes do not
 /// arrive. `None`: the site was never reached since the start.
-fn lag(state: &MirrorState, revision: u64) -> Option<f64> {
-    if state.is_following && state.revision <= revision {
+fn lag(status: &SiteStatus, revision: u64) -> Option<f64> {
+    if status.is_following && status.home_revision <= revision {
         return Some(0.0);
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    state.contact.map(|when| (now.as_secs_f64() - when as f64 / 1_000.0).max(0.0))
+    status.contact_seconds.map(|when| (now.as_secs_f64() - when).max(0.0))
 }

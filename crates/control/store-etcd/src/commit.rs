@@ -1,12 +1,13 @@
 //! Commits to etcd.
+use crate::commit_lock::lock_reason;
 use crate::encoding::{self, CommitName, IS_SNAPSHOT};
-use crate::hold::held_off;
-use crate::limits::{COMMITS_STORED, HOLD_PAUSE, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL};
+use crate::limits::{COMMITS_STORED, LOCKED_PAUSE, PART_BYTES_MAX, RETRIES_MAX, TRIM_INTERVAL};
 use crate::plan;
 use crate::shared::Shared;
 use crate::staged::{self, Move};
-use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp};
-use etcd_link::{RequestError, values};
+use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp, TxnOpResponse};
+use etcd_link::{RequestError, has_value, is_absent, values};
+use keyspace::EtcdLink;
 use keyspace::keys::{Head, check_format};
 use keyspace::limits::{LAST_TRY, WRITE_MAX};
 use records::{CommitId, PreparedWrite, Revision};
@@ -32,25 +33,25 @@ struct Attempt<'a> {
     changes: Vec<TxnOp>,
     /// The number of staged parts, as in a commit.
     parts: u32,
-    /// When it is given up if others hold it off.
+    /// When it is given up if another server has the lock.
     until: Instant,
-    /// Whether this server holds off other commits.
-    has_hold: bool,
+    /// Whether this server has the lock.
+    has_lock: bool,
 }
 
 /// What stands in the way of a commit.
 enum Obstacle {
     /// A move in progress, which has to be finished.
     Move(Move),
-    /// A server that holds off the commits of others, and what to do.
-    Hold(String),
+    /// A server that locks out the commits of others, and what to do.
+    Lock(String),
     /// Nothing any more, or another commit.
     None,
 }
 
 /// Commits all writes, which have their offsets, or none, if the newest revision is that of `head`.
 /// `name` is that of the commit, and `content` its encoded writes. Until when it may take,
-/// and whether this server [holds off](crate::hold) others, is passed, too.
+/// and whether this server has the [lock](crate::commit_lock), is passed, too.
 ///
 /// # Errors
 /// [`RequestError::Unanswered`]: it may be committed, now or later. Otherwise it is not.
@@ -59,7 +60,7 @@ pub async fn commit(
     (name, content): (CommitName, &[u8]),
     writes: &[PreparedWrite],
     mut head: Head,
-    (until, has_hold): (std::time::Instant, bool),
+    (until, has_lock): (std::time::Instant, bool),
 ) -> Result<Committed, RequestError> {
     let until = Instant::from_std(until) - LAST_TRY;
     let mut steps = plan::changes(&shared.link.keys, writes);
@@ -67,9 +68,9 @@ pub async fn commit(
     let attempt = if is_small {
         let value = encoding::commit(&name, 0, content);
         let changes = steps.pop().map(|step| step.ops()).unwrap_or_default();
-        Attempt { shared, name, value, changes, parts: 0, until, has_hold }
+        Attempt { shared, name, value, changes, parts: 0, until, has_lock }
     } else {
-        Attempt { until, has_hold, ..Attempt::staged(shared, name, content, 0).await? }
+        Attempt { until, has_lock, ..Attempt::staged(shared, name, content, 0).await? }
     };
     attempt.finish(&mut head).await
 }
@@ -87,7 +88,7 @@ pub async fn replace(
     also: Vec<TxnOp>,
 ) -> Result<Committed, RequestError> {
     let staged = Attempt::staged(shared, name, snapshot, IS_SNAPSHOT).await?;
-    let attempt = Attempt { changes: also, has_hold: true, ..staged };
+    let attempt = Attempt { changes: also, has_lock: true, ..staged };
     attempt.finish(&mut head).await
 }
 
@@ -114,7 +115,7 @@ impl<'a> Attempt<'a> {
         let value = encoding::commit(&name, parts, &[]);
         let changes = Vec::new();
         let until = Instant::now() + WRITE_MAX;
-        Ok(Self { shared, name, value, changes, parts, until, has_hold: false })
+        Ok(Self { shared, name, value, changes, parts, until, has_lock: false })
     }
 
     async fn finish(&self, head: &mut Head) -> Result<Committed, RequestError> {
@@ -137,10 +138,10 @@ impl<'a> Attempt<'a> {
                 Some(Obstacle::Move(moving)) => {
                     staged::finish(&self.shared.link, moving).await.map_err(unstaged)?;
                 }
-                Some(Obstacle::Hold(why)) if Instant::now() >= self.until => {
+                Some(Obstacle::Lock(why)) if Instant::now() >= self.until => {
                     return Err(RequestError::Refused(why));
                 }
-                Some(Obstacle::Hold(_)) => sleep(HOLD_PAUSE.mul_f64(0.5 + fastrand::f64())).await,
+                Some(Obstacle::Lock(_)) => sleep(LOCKED_PAUSE.mul_f64(0.5 + fastrand::f64())).await,
                 Some(Obstacle::None) => tries += 1,
             }
         }
@@ -165,15 +166,14 @@ impl<'a> Attempt<'a> {
     /// What etcd must have for it.
     fn compares(&self, head: &Head) -> Vec<Compare> {
         let keys = &self.shared.link.keys;
-        let is_absent = |key: String| Compare::create_revision(key, CompareOp::Equal, 0);
         let mut compares = vec![is_head(&keys.revision(), head), is_absent(keys.moving())];
-        if !self.has_hold {
+        if !self.has_lock {
             compares.push(is_absent(keys.hold()));
         }
         match self.name.base {
             _ if self.is_replacement() => (),
             Revision::NONE => compares.push(is_absent(keys.format())),
-            _ => compares.push(Compare::value(keys.format(), CompareOp::Equal, self.format())),
+            _ => compares.push(has_value(keys.format(), Some(self.format()))),
         }
         if self.parts > 0 {
             let header = keys.staged_header(self.name.id);
@@ -223,20 +223,22 @@ impl<'a> Attempt<'a> {
             return Ok(None);
         }
         let [found, moving, _, format] = values(&answer);
-        let held_off = held_off(self.shared, answer.op_responses().get(2));
-        let held_off = held_off.filter(|_| !self.has_hold);
+        let lock = match answer.op_responses().get(2) {
+            Some(TxnOpResponse::Get(got)) if !self.has_lock => {
+                got.kvs().first().map(|kv| lock_reason(keys, kv))
+            }
+            _ => None,
+        };
         // The form may have been raised since.
         self.shared.has_form(check_format(format.as_deref()).map_err(RequestError::Unusable)?);
         let is_same = found.as_deref() == head.value.as_ref().map(String::as_bytes);
-        if is_same && moving.is_none() && held_off.is_none() {
+        if is_same && moving.is_none() && lock.is_none() {
             self.check_refusal(format.is_some())?;
         }
-        *head = Head::read(found.as_deref()).ok_or_else(|| {
-            RequestError::Refused(format!("the key {} in etcd is damaged", keys.revision()))
-        })?;
+        *head = keys.read_head(found.as_deref())?;
         Ok(Some(match moving.as_deref().and_then(Move::read) {
             Some(moving) => Obstacle::Move(moving),
-            None => held_off.map_or(Obstacle::None, Obstacle::Hold),
+            None => lock.map_or(Obstacle::None, Obstacle::Lock),
         }))
     }
 
@@ -274,10 +276,13 @@ impl<'a> Attempt<'a> {
 
 /// Whether the key `revision` still has this value.
 fn is_head(key: &str, head: &Head) -> Compare {
-    match &head.value {
-        Some(value) => Compare::value(key, CompareOp::Equal, value.as_str()),
-        None => Compare::create_revision(key, CompareOp::Equal, 0),
-    }
+    has_value(key, head.value.as_deref())
+}
+
+/// The newest revision in etcd now.
+pub async fn head(link: &EtcdLink) -> Result<Head, RequestError> {
+    let found = link.connection.value(&link.keys.revision()).await?;
+    link.keys.read_head(found.as_deref())
 }
 
 /// The revision after a commit whose outcome is unknown; `None`: it was not committed, and never
@@ -290,9 +295,7 @@ pub async fn outcome(
     let key = keys.revision();
     let connection = &shared.link.connection;
     for _ in 0..RETRIES_MAX {
-        let found = connection.value(&key).await?;
-        let head = Head::read(found.as_deref())
-            .ok_or_else(|| RequestError::Refused("the newest revision is damaged".into()))?;
+        let head = head(&shared.link).await?;
         if head.revision != base {
             let commit = connection.value(&keys.commit(newest)).await?;
             let commit = commit.as_deref().map(encoding::read_commit);

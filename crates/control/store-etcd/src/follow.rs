@@ -76,7 +76,7 @@ impl Follower for CommitFollower {
         _: bool,
     ) -> Result<(), RequestError> {
         self.note_form(at.form);
-        let head = self.read_head(at)?;
+        let head = at.head(&self.shared.link.keys)?;
         let is_mended = self.is_mended(at).await?;
         if let Some(why) = self.shared.held(&head).filter(|_| !is_mended) {
             return Err(RequestError::Unusable(why));
@@ -156,12 +156,6 @@ impl CommitFollower {
     fn note_form(&self, form: Option<Form>) {
         self.shared.has_form(form);
         (self.waker)();
-    }
-
-    fn read_head(&self, at: &Position) -> Result<Head, RequestError> {
-        let key = self.shared.link.keys.revision();
-        let damaged = || RequestError::Unusable(format!("the key {key} in etcd is damaged"));
-        Head::read(at.head.as_deref()).ok_or_else(damaged)
     }
 
     /// Whether etcd must have the history of this server: it has a copy, and no operator has

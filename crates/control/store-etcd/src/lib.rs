@@ -6,12 +6,12 @@
 #![forbid(unsafe_code)]
 
 mod commit;
+mod commit_lock;
 mod encoding;
 mod follow;
 #[cfg(any(test, feature = "fuzz"))]
 #[path = "../../../../testing/fuzz/checks/etcd.rs"]
 pub mod fuzz;
-mod hold;
 pub mod limits;
 mod list;
 mod mirror;
@@ -25,7 +25,8 @@ mod watch;
 mod zone_value;
 
 pub use self::store::EtcdStore;
-pub use mirror::{EtcdMirror, EtcdSpace, MirrorState, open_mirror};
+pub use etcd_link::EtcdSpace;
+pub use mirror::{EtcdMirror, open_mirror};
 
 use keyspace::EtcdSettings;
 use records::{Fleet, Store, StoreError};

@@ -17,13 +17,13 @@ pub const TRIM_INTERVAL: u64 = 500;
 pub const STAGED_MAX: Duration = Duration::from_secs(15);
 /// How often to look for such batches.
 pub const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-/// How long a server holds off the commits of others, should it die.
-pub const HOLD_TTL: Duration = Duration::from_secs(10);
+/// How long a server locks out the commits of others, should it die.
+pub const COMMIT_LOCK_TTL: Duration = Duration::from_secs(10);
 /// After a newer revision came, how long its commit may take: the watch brings it at once.
 pub const COMMIT_WAIT: Duration = Duration::from_secs(1);
-/// The pause before a commit that another server holds off is tried again.
-pub const HOLD_PAUSE: Duration = Duration::from_millis(100);
-/// How often other servers may commit before a large batch, until it holds them off.
+/// The pause before a commit that another server locks out is tried again.
+pub const LOCKED_PAUSE: Duration = Duration::from_millis(100);
+/// How often other servers may commit before a large batch, until it locks them out.
 pub const BATCH_CONFLICTS_MAX: u32 = 2;
 /// How far `dunlin fleet adopt` raises the revision: above every one that another server may have
 /// served, which the adopting server missed. So no serial goes back there.

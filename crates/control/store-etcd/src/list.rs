@@ -73,9 +73,9 @@ struct Content {
 /// Reads everything, and writes the file.
 pub async fn read(link: &EtcdLink, file: &Path) -> Result<Listing, RequestError> {
     let (connection, keys) = (&link.connection, &link.keys);
-    let Position { cluster, revision: at, adopted, head, form } = Position::read(link).await?;
-    let head = Head::read(head.as_deref())
-        .ok_or_else(|| RequestError::Unusable(format!("the key {} is damaged", keys.revision())))?;
+    let position = Position::read(link).await?;
+    let head = position.head(keys)?;
+    let Position { cluster, revision: at, adopted, form, .. } = position;
     let mut content = Content::default();
     for prefix in [keys.zones(), keys.sets()] {
         let mut pages = Pages::new(&prefix, at);

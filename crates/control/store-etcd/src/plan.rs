@@ -1,6 +1,7 @@
 //! The changes of keys that a commit needs.
 use crate::zone_value::ZoneValue;
-use etcd_client::{DeleteOptions, TxnOp};
+use etcd_client::TxnOp;
+use etcd_link::delete_all;
 use etcd_link::limits::{OPS_MAX, TRANSACTION_BYTES_MAX};
 use keyspace::Keys;
 use model::write_stored;
@@ -50,8 +51,7 @@ impl KeyChanges {
             Some(value) => TxnOp::put(key.as_str(), value.clone(), None),
             None => TxnOp::delete(key.as_str(), None),
         });
-        let prefix = || Some(DeleteOptions::new().with_prefix());
-        let deleted = self.deleted.iter().map(|key| TxnOp::delete(key.as_str(), prefix()));
+        let deleted = self.deleted.iter().map(|key| delete_all(key.as_str()));
         changed.chain(deleted).collect()
     }
 }

@@ -48,9 +48,7 @@ impl Origin {
         let (revision, unreadable) = (revision.0, UnreadableKeys::new());
         Self { format: 1, cluster, prefix, revision, commit, head: value, unreadable }
     }
-}
 
-impl Origin {
     /// Its commit.
     pub fn commit(&self) -> Option<CommitId> {
         let id = u128::from_str_radix(self.commit.as_deref()?, 16);
@@ -171,7 +169,7 @@ impl Replica {
     }
 
     fn read_origin(&self) -> Result<Option<Origin>, StoreError> {
-        let path = self.origin_path();
+        let path = self.folder.join(ORIGIN);
         match fs::read(&path) {
             Ok(bytes) => serde_json::from_slice(&bytes)
                 .map(Some)
@@ -209,10 +207,6 @@ impl Replica {
 
     pub fn folder(&self) -> &Path {
         &self.folder
-    }
-
-    fn origin_path(&self) -> PathBuf {
-        self.folder.join(ORIGIN)
     }
 
     /// Where the task that follows etcd writes a full list.

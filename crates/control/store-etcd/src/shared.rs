@@ -39,14 +39,12 @@ impl Shared {
     /// # Errors
     /// It cannot be started.
     pub fn start(settings: EtcdSettings) -> io::Result<Arc<Self>> {
-        let site = settings.site.clone();
-        let link = EtcdLink::start_named(settings, "etcd")?;
-        if let Some(site) = site {
-            let report = LinkReport::of_site(site);
-            return Ok(Arc::new(Self { link, report, state: Mutex::default() }));
-        }
         let lost = "etcd is not followed; zones are served as they are, and writes are refused";
-        let report = LinkReport::new(Some(lost.into()), "etcd is followed again".into());
+        let report = match settings.site.clone() {
+            Some(site) => LinkReport::of_site(site),
+            None => LinkReport::new(Some(lost.into()), "etcd is followed again".into()),
+        };
+        let link = EtcdLink::start_named(settings, "etcd")?;
         Ok(Arc::new(Self { link, report, state: Mutex::default() }))
     }
 

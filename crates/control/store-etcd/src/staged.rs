@@ -7,8 +7,8 @@ use crate::encoding::{self, IS_SNAPSHOT, StoredCommit};
 use crate::limits::{STAGED_MAX, SWEEP_INTERVAL};
 use crate::plan::{self, KeyChanges};
 use crate::shared::Shared;
-use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, TxnOp};
-use etcd_link::RequestError;
+use etcd_client::{Compare, CompareOp, GetOptions, TxnOp};
+use etcd_link::{RequestError, delete_all, has_value, is_absent};
 use keyspace::EtcdLink;
 use records::{CommitId, PreparedWrite};
 use std::collections::{BTreeMap, HashMap};
@@ -40,7 +40,7 @@ impl Move {
 
     /// Whether the move is at this step.
     fn is_current(&self, link: &EtcdLink) -> Compare {
-        Compare::value(link.keys.moving(), CompareOp::Equal, self.value())
+        has_value(link.keys.moving(), Some(self.value()))
     }
 
     /// Parses the value of `moving`.
@@ -119,8 +119,7 @@ pub async fn finish(link: &EtcdLink, mut now: Move) -> Result<(), RequestError> 
         }
         now = next;
     }
-    let prefix = || Some(DeleteOptions::new().with_prefix());
-    let gone = [TxnOp::delete(moving, None), TxnOp::delete(link.keys.staged(now.id), prefix())];
+    let gone = [TxnOp::delete(moving, None), delete_all(link.keys.staged(now.id))];
     link.connection.write([now.is_current(link)], gone).await.map(drop)
 }
 
@@ -189,8 +188,7 @@ async fn sweep_once(
 /// Deletes a staged batch, so that it cannot be committed. Nothing happens if it is being moved.
 pub async fn discard(link: &EtcdLink, id: CommitId) -> Result<(), RequestError> {
     // The header goes in the same transaction as all parts, and a commit requires the header.
-    let is_free = Compare::create_revision(link.keys.moving(), CompareOp::Equal, 0);
-    let gone = TxnOp::delete(link.keys.staged(id), Some(DeleteOptions::new().with_prefix()));
+    let (is_free, gone) = (is_absent(link.keys.moving()), delete_all(link.keys.staged(id)));
     link.connection.write([is_free], [gone]).await.map(drop)
 }
 

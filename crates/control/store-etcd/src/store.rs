@@ -3,10 +3,10 @@ mod replace;
 mod upgrade;
 
 use crate::commit::{self, Committed};
+use crate::commit_lock::CommitLock;
 use crate::encoding::{self, CommitName, Link, NO_COMMIT};
 use crate::follow::{CommitFollower, Known};
-use crate::hold::BatchHold;
-use crate::limits::{COMMITS_QUEUED, OUTCOME_MAX};
+use crate::limits::{BATCH_CONFLICTS_MAX, COMMITS_QUEUED, OUTCOME_MAX};
 use crate::list::{self, Listing};
 use crate::replica::{Origin, Replica};
 use crate::shared::Shared;
@@ -30,22 +30,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use store::codec::zone_key;
 use tokio::sync::mpsc::channel;
-use tokio::time::timeout;
 
 /// A store that any number of servers share.
 pub struct EtcdStore {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     replica: Arc<Mutex<Replica>>,
     /// Reads what fills a new replica.
     first: Option<EtcdWatch>,
     fleet: Arc<EtcdFleet>,
     /// Makes this server a member of the fleet while the store is open.
     membership: Option<Membership>,
-    /// Whether this server sweeps.
-    may_write: bool,
     /// Whether it is a copy of another site's, of whose fleet this server is no member.
     is_mirror: bool,
-    hold: BatchHold,
+    /// How often other servers were first with a commit before the large batch of this one, and
+    /// the lock that it then takes.
+    conflicts: u32,
+    lock: Option<CommitLock>,
     /// The last commit, whose outcome may be unknown.
     last: Option<CommitName>,
 }
@@ -57,8 +57,7 @@ impl EtcdStore {
     /// The folder cannot be created, or no thread can be started.
     pub fn closed(data_dir: &Path, settings: EtcdSettings) -> Result<Self, StoreError> {
         let replica = Replica::closed(data_dir)?;
-        let (member, may_write) = (settings.member.clone(), settings.may_write);
-        let is_mirror = settings.site.is_some();
+        let (member, is_mirror) = (settings.member.clone(), settings.site.is_some());
         let shared = Shared::start(settings)
             .map_err(|why| StoreError::Failed(format!("no thread for etcd: {why}")))?;
         let following = Arc::clone(&shared);
@@ -70,23 +69,17 @@ impl EtcdStore {
             (status.unsaved, status.unreadable) = (copy.unsaved(), copy.unreadable());
         });
         let fleet = EtcdFleet::new(link, report, member, add_copy);
-        let membership = None;
         Ok(Self {
             shared,
             replica,
             first: None,
             fleet,
-            membership,
-            may_write,
+            membership: None,
             is_mirror,
-            hold: BatchHold::default(),
+            conflicts: 0,
+            lock: None,
             last: None,
         })
-    }
-
-    /// Its state that others see.
-    pub(crate) fn shared(&self) -> Arc<Shared> {
-        Arc::clone(&self.shared)
     }
 
     /// The servers that share it.
@@ -130,13 +123,10 @@ impl EtcdStore {
         };
         let folder = replica.folder().display().to_string();
         let link = &self.shared.link;
-        let asked = link.runtime.block_on(async {
-            timeout(FIRST_LIST_MAX, Position::read(link)).await.ok().and_then(Result::ok)
-        });
-        let reason = match asked {
+        let reason = match link.wait(FIRST_LIST_MAX, Position::read(link)).and_then(Result::ok) {
             None => Some("is filled from etcd once etcd can be asked".to_owned()),
             Some(at) => replica.told_origin().and_then(|(cluster, revision)| {
-                let found = Head::read(at.head.as_deref()).map_or(0, |head| head.revision.0);
+                let found = at.head(keys).map_or(0, |head| head.revision.0);
                 match () {
                     () if at.cluster != cluster => Some(format!(
                         "was one of the etcd {cluster}, and not of {}: correct `[etcd] endpoints`, \
@@ -208,12 +198,8 @@ impl EtcdStore {
         let mut prefixes = vec![keys.commits(), keys.revision(), keys.format()];
         prefixes.extend(unreadable.keys().cloned());
         shared.notes_unreadable(unreadable);
-        let followed = FollowedKeys {
-            link: Arc::clone(&shared.link),
-            prefixes,
-            history: History::new(&folder, known.origin.as_ref().map(position)),
-            report: Arc::clone(&shared.report),
-        };
+        let history = History::new(&folder, known.origin.as_ref().map(position));
+        let followed = FollowedKeys::new(&shared.link, prefixes, history, &shared.report);
         let follower = CommitFollower {
             shared,
             known,
@@ -224,14 +210,14 @@ impl EtcdStore {
             awaited: None,
         };
         let shared = Arc::clone(&self.shared);
-        let runtime = &self.shared.link.runtime;
-        let mut tasks = vec![runtime.spawn(followed.follow(follower))];
-        if self.may_write {
-            tasks.push(runtime.spawn(async move { staged::sweep(&shared).await }));
+        let link = &self.shared.link;
+        let mut tasks = vec![link.spawn(followed.follow(follower))];
+        if self.shared.link.may_write {
+            tasks.push(link.spawn(async move { staged::sweep(&shared).await }));
         }
         let (shared, replica) = (Arc::clone(&self.shared), Arc::clone(&self.replica));
-        let (next, pending, retry_at) = (None, None, None);
-        Ok(EtcdWatch { shared, replica, found, next, pending, retry_at, waker, tasks })
+        let (next, pending, retry_at, retry) = (None, None, None, None);
+        Ok(EtcdWatch { shared, replica, found, next, pending, retry_at, waker, tasks, retry })
     }
 
     /// Gives each write the offset of its zone's serials, so that it depends on nothing else.
@@ -262,13 +248,11 @@ impl EtcdStore {
         let left = || until.saturating_duration_since(Instant::now());
         let head = self.shared.head(left()).map_err(CommitError::Refused)?;
         let named = (name, content);
-        let limits = (until, self.hold.is_held());
+        let limits = (until, self.lock.is_some());
         let committing = commit::commit(&self.shared, named, writes, head, limits);
-        let runtime = &self.shared.link.runtime;
-        match runtime.block_on(async { timeout(left(), committing).await }) {
-            Ok(done) => done.map_err(commit_error),
-            Err(_) => Err(CommitError::Unknown(StoreError::Unreachable(late()))),
-        }
+        let done = self.shared.link.wait(left(), committing);
+        let late = || Err(CommitError::Unknown(StoreError::Unreachable(late())));
+        done.map_or_else(late, |done| done.map_err(commit_error))
     }
 
     /// Reads everything from etcd.
@@ -340,11 +324,16 @@ impl Store for EtcdStore {
         let done = self.commit_in((name, &content), &commit.writes, until);
         match done {
             Ok(Committed::Conflict { was_staged: true, .. }) => {
-                self.hold.note_conflict(&self.shared)
+                self.conflicts += 1;
+                if self.conflicts >= BATCH_CONFLICTS_MAX && self.lock.is_none() {
+                    let link = &self.shared.link;
+                    // The batch is tried again anyway.
+                    self.lock = link.runtime.block_on(CommitLock::take(link)).ok();
+                }
             }
             // A small write between the attempts of a batch.
             Ok(Committed::Conflict { .. }) => (),
-            _ => self.hold.release(),
+            _ => (self.conflicts, self.lock) = (0, None),
         }
         match done? {
             Committed::Conflict { newest, .. } => Err(CommitError::Conflict { newest }),
@@ -367,16 +356,12 @@ impl Store for EtcdStore {
         let Some(last) = self.last.filter(|last| last.link.nonce == id) else {
             return Err(failed("only the outcome of the last commit is known"));
         };
-        let looking = commit::outcome(&self.shared, last);
-        let runtime = &self.shared.link.runtime;
-        let found = runtime.block_on(async { timeout(OUTCOME_MAX, looking).await });
-        match found {
-            Ok(Ok(Some(revision))) if self.replica().revision()? < revision => {
+        match self.shared.link.wait(OUTCOME_MAX, commit::outcome(&self.shared, last)) {
+            Some(Ok(Some(revision))) if self.replica().revision()? < revision => {
                 Err(failed("it is in etcd, and not yet in the copy on this server"))
             }
-            Ok(Ok(found)) => Ok(found),
-            Ok(Err(error)) => Err(store_error(error)),
-            Err(_) => Err(StoreError::Unreachable(late())),
+            Some(found) => found.map_err(store_error),
+            None => Err(StoreError::Unreachable(late())),
         }
     }
 
@@ -394,11 +379,9 @@ impl Store for EtcdStore {
 
     fn latest(&mut self) -> Result<Revision, StoreError> {
         self.shared.head(WRITE_MAX)?;
-        let key = self.shared.link.keys.revision();
-        let found = self.shared.link.runtime.block_on(self.shared.link.connection.value(&key));
-        let head = Head::read(found.map_err(store_error)?.as_deref());
-        let damaged = || StoreError::Unreachable("the newest revision in etcd is damaged".into());
-        head.map(|head| head.revision).ok_or_else(damaged)
+        let link = &self.shared.link;
+        let head = link.runtime.block_on(commit::head(link)).map_err(store_error)?;
+        Ok(head.revision)
     }
 
     fn tidy(&mut self) -> Result<bool, StoreError> {
@@ -408,7 +391,7 @@ impl Store for EtcdStore {
     fn restore(&mut self, from: &mut dyn Read, write: &RestoreInfo) -> Result<(), StoreError> {
         // An etcd that this server does not follow is left alone.
         self.shared.head(WRITE_MAX)?;
-        self.holding_off_others(|store| {
+        self.locking_out_others(|store| {
             let head = store.shared.head(WRITE_MAX)?;
             if head.revision > store.replica().revision()? {
                 let why = "another server has just written: try again".to_owned();
@@ -421,7 +404,7 @@ impl Store for EtcdStore {
     /// etcd's content becomes a new write, above all revisions that this server knows. A server
     /// that does not write takes it as it is, if it is not older.
     fn adopt(&mut self) -> Result<bool, StoreError> {
-        if !self.may_write {
+        if !self.shared.link.may_write {
             let listing = self.list()?;
             let (known, newest) = (self.replica().revision()?, listing.head.revision);
             if newest < known {
@@ -432,7 +415,7 @@ impl Store for EtcdStore {
             }
             return adopt(&self.shared, &mut self.replica(), listing).map(|()| true);
         }
-        self.holding_off_others(Self::adopt_by_writing).map(|()| true)
+        self.locking_out_others(Self::adopt_by_writing).map(|()| true)
     }
 
     fn form(&self) -> Form {

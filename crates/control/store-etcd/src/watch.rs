@@ -4,6 +4,7 @@ use crate::list::Listing;
 use crate::replica::{Replica, edits, join};
 use crate::shared::Shared;
 use crate::store::adopt;
+use keyspace::Task;
 use keyspace::limits::STORE_RETRY;
 use records::limits::GROUP_EDITS_MAX;
 use records::{Commit, CommitError, Revision, StoreError, Watch, WatchLost, WatchWaker};
@@ -11,12 +12,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::mpsc::error::TryRecvError;
-use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use zone_manager::hold::{Arrival, Evidence, Verdict, judge};
 
 /// Takes each commit into the replica before it passes it on.
 pub struct EtcdWatch {
+    /// The tasks that follow etcd and sweep. They end first, since they can wake the writer.
+    #[expect(dead_code, reason = "dropping them ends them")]
+    pub tasks: Vec<Task>,
+    /// Wakes the writer when the disk is to be tried again.
+    pub retry: Option<Task>,
     pub shared: Arc<Shared>,
     pub replica: Arc<Mutex<Replica>>,
     pub found: Receiver<Found>,
@@ -27,13 +32,6 @@ pub struct EtcdWatch {
     /// When the disk is tried again.
     pub retry_at: Option<Instant>,
     pub waker: WatchWaker,
-    pub tasks: Vec<JoinHandle<()>>,
-}
-
-impl Drop for EtcdWatch {
-    fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
-    }
 }
 
 impl EtcdWatch {
@@ -48,15 +46,13 @@ impl EtcdWatch {
         match self.found.try_recv() {
             Ok(found) => return Ok(Some(found)),
             Err(TryRecvError::Disconnected) => return Err(WatchLost::Ended),
+            // A timer would cost a millisecond.
             Err(TryRecvError::Empty) if patience.is_zero() => return Ok(None),
             Err(TryRecvError::Empty) => (),
         }
-        let runtime = self.shared.link.runtime.clone();
-        let received = async { timeout(patience, self.found.recv()).await };
-        match runtime.block_on(received) {
-            Ok(Some(found)) => Ok(Some(found)),
-            Ok(None) => Err(WatchLost::Ended),
-            Err(_) => Ok(None),
+        match self.shared.link.wait(patience, self.found.recv()) {
+            Some(None) => Err(WatchLost::Ended),
+            found => Ok(found.flatten()),
         }
     }
 
@@ -132,8 +128,7 @@ impl EtcdWatch {
             "the copy of etcd on this server cannot be written, and {served}: {why}"
         )));
         let waker = Arc::clone(&self.waker);
-        self.tasks.retain(|task| !task.is_finished());
-        self.tasks.push(self.shared.link.runtime.spawn(async move {
+        self.retry = Some(self.shared.link.spawn(async move {
             sleep(STORE_RETRY).await;
             waker();
         }));

@@ -3,7 +3,11 @@ use super::COMPLETE;
 use documents::MapEvent;
 use etcd_client::KeyValue;
 use etcd_link::RequestError;
-use keyspace::{Follower, Keys, Position, words_of_site};
+use keyspace::{
+    EtcdLink, FollowedKeys, Follower, History, Keys, LinkReport, Position, Task, words_of_site,
+};
+use std::path::Path;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 
 pub struct MapFollower {
@@ -42,10 +46,14 @@ impl MapFollower {
         Self { site, ..self }
     }
 
-    /// The prefixes of the keys that it follows.
-    pub fn prefixes(&self) -> Vec<String> {
+    /// Follows the keys. The folder is that of the copies.
+    pub fn spawn(self, link: &Arc<EtcdLink>, folder: &Path) -> Task {
         let retired = Some(&self.retired).filter(|key| !key.is_empty());
-        std::iter::once(&self.prefix).chain(retired).cloned().collect()
+        let prefixes = std::iter::once(&self.prefix).chain(retired).cloned().collect();
+        // The source logs a fault.
+        let report = LinkReport::new(None, String::new());
+        let followed = FollowedKeys::new(link, prefixes, History::new(folder, None), &report);
+        link.spawn(followed.follow(self))
     }
 
     /// The map has ended: nothing is all there is, until there are other keys.

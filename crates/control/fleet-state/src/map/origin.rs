@@ -4,10 +4,8 @@ use super::Leadership;
 use super::follow::MapFollower;
 use super::retire::Retirement;
 use documents::Leader;
-use etcd_client::{Compare, CompareOp, TxnOp};
-use etcd_link::RequestError;
-use keyspace::{FollowedKeys, History, LinkReport};
-use std::sync::Arc;
+use etcd_client::{Compare, TxnOp};
+use etcd_link::{RequestError, has_value};
 
 impl Leadership {
     pub(super) fn origin_key(&self) -> String {
@@ -16,10 +14,7 @@ impl Leadership {
 
     /// The condition that etcd still has the origin that this server has read.
     pub(super) fn has_same_origin(&self) -> Compare {
-        match &self.found_origin {
-            Some(origin) => Compare::value(self.origin_key(), CompareOp::Equal, origin.as_str()),
-            None => Compare::create_revision(self.origin_key(), CompareOp::Equal, 0),
-        }
+        has_value(self.origin_key(), self.found_origin.as_deref())
     }
 
     /// Why this server must not write; `None`: it may.
@@ -55,17 +50,8 @@ impl Leadership {
         self.map.clear();
         if self.following.is_none() {
             tracing::error!("{why}");
-            let link = Arc::clone(&self.link);
-            let runtime = link.runtime.clone();
-            let follower = MapFollower::new(&link.keys, &self.name, self.events.clone());
-            let followed = FollowedKeys {
-                link,
-                prefixes: follower.prefixes(),
-                history: History::new(&self.folder, None),
-                // The source logs it.
-                report: LinkReport::new(None, String::new()),
-            };
-            self.following = Some(runtime.spawn(followed.follow(follower)));
+            let follower = MapFollower::new(&self.link.keys, &self.name, self.events.clone());
+            self.following = Some(follower.spawn(&self.link, &self.folder));
         }
         let name = self.elected.as_ref().map(|elected| elected.server.clone());
         let (fault, is_refused, is_retired) = (Some(why), true, self.retired.is_some());
@@ -76,8 +62,7 @@ impl Leadership {
 
     /// Ends to follow the map: this server may write it again.
     pub(super) fn allow(&mut self) {
-        if let Some(following) = self.following.take() {
-            following.abort();
+        if self.following.take().is_some() {
             tracing::info!("this server may write {} for the fleet again", self.name);
         }
     }
@@ -89,11 +74,5 @@ impl Leadership {
         let when = [self.is_elected(epoch), self.has_same_origin()];
         let put = TxnOp::put(self.origin_key(), own, None);
         self.link.connection.write(when, [put]).await.map(drop)
-    }
-}
-
-impl Drop for Leadership {
-    fn drop(&mut self) {
-        self.following.take().inspect(|following| following.abort());
     }
 }

@@ -2,8 +2,8 @@
 //! so. Without that key, servers that were away would take the absence of everything for a map that
 //! is not complete yet, and go on with what they know; and the writer would come back by itself.
 use super::COMPLETE;
-use etcd_client::{Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, Txn, TxnOp};
-use etcd_link::RequestError;
+use etcd_client::{GetOptions, KeyValue, Txn, TxnOp};
+use etcd_link::{RequestError, delete_all, is_absent};
 use keyspace::keys::CLUSTERS;
 use keyspace::{EtcdLink, Keys};
 use serde::{Deserialize, Serialize};
@@ -79,13 +79,11 @@ pub async fn retire(
 }
 
 fn ending(keys: &Keys, map: &str, value: Vec<u8>) -> Txn {
-    let is_absent = |key: String| Compare::create_revision(key, CompareOp::Equal, 0);
     let (leader, retired) = (keys.leader(map), keys.retired(map));
-    let all = DeleteOptions::new().with_prefix();
     Txn::new().when([is_absent(leader), is_absent(retired.clone())]).and_then([
         TxnOp::put(retired, value, None),
         TxnOp::delete(keys.origin(map), None),
-        TxnOp::delete(keys.documents(map), Some(all)),
+        delete_all(keys.documents(map)),
     ])
 }
 

@@ -1,8 +1,8 @@
 //! Replaces everything: by a snapshot, or by what an operator accepts.
 use super::{EtcdStore, adopt, store_error};
 use crate::commit::{self, Committed};
+use crate::commit_lock::CommitLock;
 use crate::encoding::{CommitName, Link, NO_COMMIT};
-use crate::hold::Hold;
 use crate::limits::REVISIONS_ADOPTED;
 use crate::unreadable;
 use etcd_client::TxnOp;
@@ -11,21 +11,22 @@ use keyspace::keys::Head;
 use records::{CommitId, Form, Revision, StoreError};
 use std::collections::BTreeMap;
 use std::io::Read;
+use std::sync::Arc;
 use store::codec::zone_key;
 use store::serial::SerialStamp;
 use store::snapshot::{self, SnapshotItem, SnapshotWriter};
 
 impl EtcdStore {
     /// Replaces everything while no other server commits.
-    pub(super) fn holding_off_others(
+    pub(super) fn locking_out_others(
         &mut self,
         replace: impl FnOnce(&mut Self) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        let holding = Hold::take(&self.shared);
-        let hold = self.shared.link.runtime.block_on(holding).map_err(store_error)?;
+        let link = Arc::clone(&self.shared.link);
+        let lock = link.runtime.block_on(CommitLock::take(&link)).map_err(store_error)?;
         let replaced = replace(self);
         // Before the next write of this server, too.
-        self.shared.link.runtime.block_on(hold.end());
+        link.runtime.block_on(lock.end());
         replaced
     }
 

@@ -1,12 +1,11 @@
 //! Raises the form of the keys, once every server of the fleet knows the new one.
 use crate::limits::RETRIES_MAX;
 use crate::shared::Shared;
-use etcd_client::{Compare, CompareOp, GetOptions, Txn, TxnOp};
-use etcd_link::RequestError;
+use etcd_client::{Compare, CompareOp, GetOptions, TxnOp};
+use etcd_link::{RequestError, has_value, is_absent};
 use keyspace::keys::{check_format, read_member};
 use keyspace::limits::WRITE_MAX;
 use records::{Form, StoreError};
-use tokio::time::timeout;
 
 /// Makes the newest form that of the keys. Each commit compares the key `format`, so from then on a
 /// server that does not know the form commits nothing.
@@ -15,21 +14,19 @@ use tokio::time::timeout;
 /// [`StoreError::Form`]: a member does not know the form, or etcd has no records yet. Otherwise
 /// etcd does not answer; the form may be raised, or later.
 pub fn raise(shared: &Shared) -> Result<(), StoreError> {
-    let raised = async { timeout(WRITE_MAX, run(shared)).await };
-    let late = || StoreError::Unreachable("etcd has not answered: try again".into());
-    shared.link.runtime.block_on(raised).unwrap_or_else(|_| Err(late()))
-}
-
-async fn run(shared: &Shared) -> Result<(), StoreError> {
-    for _ in 0..RETRIES_MAX {
-        match try_once(shared).await {
-            Ok(done) => return done,
-            // Another server has joined, or holds off others; or the answer was lost: look again.
-            Err(RequestError::Unanswered(_)) => (),
-            Err(why) => return Err(super::store_error(why)),
+    let raising = async {
+        for _ in 0..RETRIES_MAX {
+            match try_once(shared).await {
+                Ok(done) => return done,
+                // Another server has joined, or has the lock; or the answer was lost: read again.
+                Err(RequestError::Unanswered(_)) => (),
+                Err(why) => return Err(super::store_error(why)),
+            }
         }
-    }
-    Err(StoreError::Unreachable("other servers join or replace everything: try again".into()))
+        Err(StoreError::Unreachable("other servers join or replace everything: try again".into()))
+    };
+    let late = || Err(StoreError::Unreachable("etcd has not answered: try again".into()));
+    shared.link.wait(WRITE_MAX, raising).unwrap_or_else(late)
 }
 
 /// [`RequestError::Unanswered`]: it is not known whether it is done.
@@ -60,13 +57,13 @@ async fn try_once(shared: &Shared) -> Result<Result<(), StoreError>, RequestErro
     let at = got.header().map_or(0, |header| header.revision());
     let end = [keys.members().trim_end_matches('/'), "0"].concat();
     let compares = [
-        Compare::value(keys.format(), CompareOp::Equal, form.of_keys().to_string()),
-        Compare::create_revision(keys.hold(), CompareOp::Equal, 0),
+        has_value(keys.format(), Some(form.of_keys().to_string())),
+        is_absent(keys.hold()),
         // No server has joined since.
         Compare::create_revision(keys.members(), CompareOp::Less, at + 1).with_range(end),
     ];
     let put = TxnOp::put(keys.format(), Form::NEWEST.of_keys().to_string(), None);
-    if !connection.transact(Txn::new().when(compares).and_then([put])).await?.succeeded() {
+    if !connection.write(compares, [put]).await? {
         return Err(RequestError::Unanswered("something has changed meanwhile".into()));
     }
     shared.has_form(Some(Form::NEWEST));

@@ -51,17 +51,16 @@ fn killed_writer_leaves_whole_batches_and_nothing_staged() {
     let node = Node::start(&etcd);
     node.create("example.org.").unwrap();
     let mut stopped: Option<Child> = None;
-    let mut batches = 0;
     for round in 0..rounds {
         let mut writer = spawn(&etcd);
         let moment = Duration::from_millis(fastrand::u64(300..1_500));
+        if round == 0 {
+            eventually(|| !node.addresses("example.org.").is_empty());
+        }
         let began = Instant::now();
-        let mut seen = node.revision();
         while began.elapsed() < moment {
             let found = node.addresses("example.org.");
             assert!(found.len() <= 1, "round {round}: a batch is half done: {found:?}");
-            batches += node.revision().0 - seen.0;
-            seen = node.revision();
         }
         let signal = |child: &Child, signal| {
             kill_process(Pid::from_raw(child.id() as i32).unwrap(), signal).unwrap();
@@ -82,7 +81,6 @@ fn killed_writer_leaves_whole_batches_and_nothing_staged() {
     if let Some(mut other) = stopped {
         end(&mut other);
     }
-    assert!(batches > 0, "the killed processes wrote nothing");
     eventually(|| node.addresses("example.org.").len() <= 1);
     // A write finishes what was left in the middle.
     let written = node.put("last.example.org.", "192.0.2.1", Precondition::Anything);

@@ -110,7 +110,7 @@ impl OtherSite {
     }
 
     fn fault(&self) -> String {
-        self.mirror().state().fault.unwrap_or_default()
+        self.mirror().status().fault.unwrap_or_default()
     }
 }
 
@@ -146,9 +146,10 @@ fn user_who_may_only_read_serves_zones_as_their_home_does() {
     };
     assert_eq!(exported(site.service()), exported(home.service()), "sets and revisions");
     assert_eq!(site.service().revision().unwrap(), written.revision);
-    let state = site.mirror().state();
-    assert!(state.is_following && state.bytes > 2_000 && state.contact.is_some(), "{state:?}");
-    assert_eq!((state.revision, state.fault), (written.revision.0, None));
+    let status = site.mirror().status();
+    let contact = status.contact_seconds;
+    assert!(status.is_following && status.bytes > 2_000 && contact.is_some(), "{status:?}");
+    assert_eq!((status.home_revision, status.fault), (written.revision.0, None));
     assert!(site.mirror().space().is_some_and(|space| space.bytes > 0));
     assert_eq!(home.fleet().members().wait().unwrap().len(), 1, "it is no member");
     assert_eq!(site.publisher.catalog().owner(name("other.example.").as_name()), None);
@@ -165,10 +166,12 @@ fn zones_are_answered_while_the_site_is_away_and_after_a_start_without_it() {
     site.agrees_with(&home);
     etcd.kill(0);
     let serial = site.serial("example.org.");
-    eventually(|| site.mirror().state().fault.is_some());
+    eventually(|| site.mirror().status().fault.is_some());
     assert!(site.answers("a.example.org.") && site.serial("example.org.") == serial);
     site.restart();
-    assert!(site.answers("a.example.org.") && site.serial("example.org.") == serial);
+    let health = site.service().health().unavailable;
+    assert!(site.answers("a.example.org."), "{health:?}");
+    assert_eq!(site.serial("example.org."), serial);
     let bare = OtherSite::start(&etcd, &["example.org."]);
     let image = bare.publisher.image();
     let unloaded = image.zone(name("example.org.").as_name()).expect("it answers SERVFAIL");

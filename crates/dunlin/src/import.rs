@@ -1,7 +1,7 @@
 //! `dunlin import`: configs of other servers become one of ours.
 use crate::cli::{ImportConfig, ImportContainerdns, ImportFrom};
 use crate::limits::IMPORT_LEN_MAX;
-use import_report::{ImportError, ImportRemark, ImportResult};
+use import_report::{Environment, ImportError, ImportRemark, ImportResult};
 use std::error::Error;
 use std::fs;
 use std::io::{self, Read, Write};
@@ -133,13 +133,7 @@ fn write_into(folder: &Path, imported: &ImportResult) -> Result<(), Box<dyn Erro
 /// The environment and the files of this machine, and the folder of the imported config.
 struct Here(PathBuf);
 
-impl Here {
-    fn find_file(&self, file: &Path) -> Option<PathBuf> {
-        [self.0.join(file), file.to_owned()].into_iter().find_map(|file| file.canonicalize().ok())
-    }
-}
-
-impl import_corefile::Environment for Here {
+impl Environment for Here {
     fn variable(&self, name: &str) -> Option<String> {
         // A name that holds this would be no name, and asking for it a panic on some systems.
         let is_name = !name.is_empty() && !name.contains(['=', '\0']);
@@ -151,35 +145,16 @@ impl import_corefile::Environment for Here {
     }
 
     fn find(&self, file: &Path) -> Option<PathBuf> {
-        self.find_file(file)
+        [self.0.join(file), file.to_owned()].into_iter().find_map(|file| file.canonicalize().ok())
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
-        list(folder)
+        let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+        let files = fs::read_dir(folder)?.map(|file| file.map(|file| file.path()));
+        let mut files: Vec<PathBuf> = files.collect::<io::Result<_>>()?;
+        files.sort();
+        Ok(files)
     }
-}
-
-impl import_named::Environment for Here {
-    fn read(&self, file: &Path, len_max: usize) -> io::Result<String> {
-        read(file, len_max)
-    }
-
-    fn find(&self, file: &Path) -> Option<PathBuf> {
-        self.find_file(file)
-    }
-
-    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
-        list(folder)
-    }
-}
-
-/// The files in a folder, sorted by name.
-fn list(folder: &Path) -> io::Result<Vec<PathBuf>> {
-    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
-    let files = fs::read_dir(folder)?.map(|file| file.map(|file| file.path()));
-    let mut files: Vec<PathBuf> = files.collect::<io::Result<_>>()?;
-    files.sort();
-    Ok(files)
 }
 
 /// What a regular file holds: a pipe would be waited for.

@@ -3,7 +3,7 @@ use crate::config::ImportedConfig;
 use crate::lex::CorefileWord;
 use crate::parse::{Block, Blocks, Directive};
 use crate::{Environment, ImportResult, hops, plugins, zones};
-use import_report::{Remarks, shown};
+use import_report::{Remarks, path_in_config, shown};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -275,17 +275,9 @@ impl<'a> Importer<'a> {
     /// The path in the config.
     pub fn path(&mut self, word: &CorefileWord) -> String {
         let path = self.root.join(&word.text);
-        if path.is_relative() {
-            if let Some(found) = self.around.find(&path) {
-                return found.display().to_string();
-            }
-            let text = format!(
-                "{}: this path is relative to the config file, not to the working directory",
-                shown(&word.text)
-            );
-            self.note(word, &text);
-        }
-        path.display().to_string()
+        let (path, remark) = path_in_config(self.around, &path, &word.text);
+        remark.iter().for_each(|text| self.note(word, text));
+        path
     }
 
     /// Sets a value that Dunlin has once for all blocks; the first one wins.

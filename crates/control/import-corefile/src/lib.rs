@@ -14,34 +14,11 @@ mod parse;
 mod plugins;
 mod zones;
 
-pub use import_report::{ImportError, ImportRemark, ImportResult};
+pub use import_report::{Environment, ImportError, ImportRemark, ImportResult};
 pub use plugins::table;
 
 use importer::Importer;
-use std::io;
-use std::path::{Path, PathBuf};
-
-/// The surroundings of a Corefile.
-pub trait Environment {
-    /// An environment variable; `None`: not set.
-    fn variable(&self, name: &str) -> Option<String>;
-
-    /// The content of a file, up to a number of bytes.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is larger.
-    fn read(&self, file: &Path, len_max: usize) -> io::Result<String>;
-
-    /// The absolute path of an existing file that a Corefile names relative to its working folder;
-    /// `None`: it is not found.
-    fn find(&self, file: &Path) -> Option<PathBuf>;
-
-    /// The files in a folder, sorted by name.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
-    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
-}
+use std::path::Path;
 
 /// Imports the Corefile `text`. Notes name it `file`, and imported files are relative to it.
 ///

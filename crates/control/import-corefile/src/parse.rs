@@ -2,7 +2,7 @@
 use crate::Environment;
 use crate::lex::{CorefileWord, lex};
 use crate::limits::{DEPTH_MAX, FILE_LEN_MAX, IMPORTS_MAX, WORDS_MAX};
-use import_report::{FilePosition, ImportError, ImportRemark, shown};
+use import_report::{FilePosition, ImportError, ImportRemark, matching_files, shown};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -302,21 +302,7 @@ impl Parser<'_> {
 
     /// The words of the files that match a path; a `*` in its last part matches anything.
     fn files(&mut self, what: &CorefileWord) -> Result<Vec<CorefileWord>, ImportError> {
-        let path = self.folder.join(&what.text);
-        let pattern = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let files = match pattern.split_once('*') {
-            None => vec![path],
-            Some((before, after)) => {
-                let is_it = |file: &PathBuf| {
-                    let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-                    let len = before.len() + after.len();
-                    name.len() >= len && name.starts_with(before) && name.ends_with(after)
-                };
-                // A missing folder has no matching files.
-                let all = self.around.list(path.parent().unwrap_or(Path::new("")));
-                all.unwrap_or_default().into_iter().filter(is_it).collect()
-            }
-        };
+        let files = matching_files(self.around, &self.folder.join(&what.text));
         let mut words = Vec::new();
         if files.is_empty() {
             let text = format!("import {}: there is no such file", shown(&what.text));

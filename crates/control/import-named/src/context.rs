@@ -3,7 +3,7 @@ use crate::Environment;
 use crate::config::ImportedConfig;
 use crate::lex::Token;
 use crate::parse::{Parsed, Statement};
-use import_report::{FilePosition, ImportResult, Remarks, shown};
+use import_report::{FilePosition, ImportResult, Remarks, path_in_config, shown};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -107,17 +107,9 @@ impl<'a> Context<'a> {
             Some(directory) => directory.join(&word.text),
             None => PathBuf::from(&word.text),
         };
-        if path.is_relative() {
-            if let Some(found) = self.around.find(&path) {
-                return found.display().to_string();
-            }
-            let text = format!(
-                "{}: this path is relative to the config file, not to the working directory",
-                shown(&word.text)
-            );
-            self.differs(&word.place, text);
-        }
-        path.display().to_string()
+        let (path, remark) = path_in_config(self.around, &path, &word.text);
+        remark.into_iter().for_each(|text| self.differs(&word.place, text));
+        path
     }
 
     /// The file of a key beside the config; `None`: the key is lost.

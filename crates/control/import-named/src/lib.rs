@@ -18,31 +18,11 @@ mod settings;
 mod views;
 mod zones;
 
-pub use import_report::{ImportError, ImportRemark, ImportResult};
+pub use import_report::{Environment, ImportError, ImportRemark, ImportResult};
 pub use settings::table;
 
 use context::Context;
-use std::io;
-use std::path::{Path, PathBuf};
-
-/// The surroundings of a named.conf.
-pub trait Environment {
-    /// The content of a file, up to a number of bytes.
-    ///
-    /// # Errors
-    /// The file cannot be read, or is larger.
-    fn read(&self, file: &Path, len_max: usize) -> io::Result<String>;
-
-    /// The absolute path of an existing file that is named relative to the folder of the
-    /// named.conf or to the working folder; `None`: it is not found.
-    fn find(&self, file: &Path) -> Option<PathBuf>;
-
-    /// The files in a folder, sorted by name.
-    ///
-    /// # Errors
-    /// The folder cannot be read.
-    fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>>;
-}
+use std::path::Path;
 
 /// Imports the named.conf `text`. Remarks name it `file`.
 ///

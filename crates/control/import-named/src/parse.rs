@@ -2,7 +2,7 @@
 use crate::Environment;
 use crate::lex::{Kind, Token, lex};
 use crate::limits::{DEPTH_MAX, FILE_LEN_MAX, INCLUDE_DEPTH_MAX, INCLUDES_MAX, WORDS_MAX};
-use import_report::{FilePosition, ImportError, ImportRemark, shown};
+use import_report::{FilePosition, ImportError, ImportRemark, matching_files, shown};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -222,7 +222,7 @@ impl Reader<'_> {
             return Err(ImportError::new(&what.place, text));
         }
         let folder = self.directory.as_deref().unwrap_or(&self.folder);
-        let files = self.files(&folder.join(&what.text));
+        let files = matching_files(self.around, &folder.join(&what.text));
         if files.is_empty() {
             let text = format!("include {}: there is no such file", shown(&what.text));
             self.notes.push(ImportRemark { place: what.place.clone(), is_lost: false, text });
@@ -241,20 +241,6 @@ impl Reader<'_> {
             statements.extend(self.file(&file, &text, &what.place, depth + 1)?);
         }
         Ok(statements)
-    }
-
-    /// The files of a path whose last part may have one `*`.
-    fn files(&self, path: &Path) -> Vec<PathBuf> {
-        let pattern = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let Some((before, after)) = pattern.split_once('*') else { return vec![path.to_owned()] };
-        let is_it = |file: &PathBuf| {
-            let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let len = before.len() + after.len();
-            name.len() >= len && name.starts_with(before) && name.ends_with(after)
-        };
-        // A missing folder has no matching files.
-        let all = self.around.list(path.parent().unwrap_or(Path::new("")));
-        all.unwrap_or_default().into_iter().filter(is_it).collect()
     }
 }
 

@@ -2,11 +2,13 @@
 //! that has no counterpart or a different one.
 #![forbid(unsafe_code)]
 
+mod environment;
 pub mod limits;
 mod place;
 mod remarks;
 mod toml;
 
+pub use environment::{Environment, matching_files, path_in_config};
 pub use place::{FilePosition, ImportError, ImportRemark, shown};
 pub use remarks::Remarks;
 pub use toml::{TomlText, array, quote, seconds};

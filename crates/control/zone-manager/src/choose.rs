@@ -256,6 +256,23 @@ mod tests {
     }
 
     #[test]
+    fn member_that_no_answer_has_says_why() {
+        let why = |rules: &SetRules, classes: &[MemberClass], member: usize| {
+            left_out(rules, classes, &choose(rules, classes), member)
+        };
+        let all = SetRules::default();
+        assert_eq!(why(&all, &[Up, Down], 0), None);
+        assert_eq!(why(&all, &[Up, Down], 1), Some(LeftOut::State));
+        let tiers = [0, 1].into();
+        let failover = SetRules { choice: Choice::Failover, tiers, ..SetRules::default() };
+        assert_eq!(why(&failover, &[Up, Up], 1), Some(LeftOut::Tier));
+        let weights = SetRules { weights: [0, 5].into(), ..SetRules::default() };
+        assert_eq!(why(&weights, &[Up, Up], 0), Some(LeftOut::Weight));
+        let closed = SetRules { is_closed: true, ..SetRules::default() };
+        assert_eq!(why(&closed, &[Down, Down], 1), Some(LeftOut::State));
+    }
+
+    #[test]
     fn closed_set_never_answers_members_that_are_down() {
         let closed = SetRules { is_closed: true, ..SetRules::default() };
         check(&closed, &[Down, DownOnceUp, Drained], &[], false);

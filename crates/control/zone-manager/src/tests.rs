@@ -207,6 +207,9 @@ fn preconditions_see_the_changes_before() {
     let expected = [unmet(), Ok(()), unmet(), Ok(()), unmet()];
     assert_eq!(fixture.apply(of_zone(), changes), expected);
     assert_eq!(fixture.served("www.example.org.", Rtype::A), Some(vec![10, 0, 0, 4]));
+    // The first change sees what is served.
+    assert_eq!(fixture.apply(of_zone(), vec![when(equal(2), 5)]), [unmet()]);
+    assert_eq!(fixture.apply(of_zone(), vec![when(equal(4), 5)]), [Ok(())]);
 }
 
 #[test]

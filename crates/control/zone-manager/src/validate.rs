@@ -186,3 +186,21 @@ pub fn relative<'n>(name: Name<'n>, origin: Name<'_>) -> &'n [u8] {
 fn invalid(field: &'static str, rule: BrokenRule, what: String) -> InvalidEdit {
     InvalidEdit { edit: 0, field, rule, what }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_wildcard_of_the_zone_stands_for_addresses() {
+        let name = |text: &str| NameBuf::from_text(text.as_bytes(), Name::ROOT).expect("a name");
+        let origin = name("example.org.");
+        let check = |text: &str| {
+            let mut at = name(text);
+            wildcard(&mut at, origin.as_name()).map(|()| at).map_err(|why| why.rule)
+        };
+        assert_eq!(check("*.A.example.org."), Ok(name("*.a.example.org.")));
+        assert_eq!(check("a.example.org."), Err(BrokenRule::WILDCARD));
+        assert!(check("*.example.net.").is_err());
+    }
+}

@@ -64,7 +64,7 @@ impl Dpdk {
             let help = "give each device its own number, as in net_memif0 and net_memif1";
             section.wrong("devices", &format!("names {device} twice"), help);
         }
-        if port == PortKind::Dpdk && dpdk.interfaces.len() > dpdk.devices.len() {
+        if dpdk.interfaces.len() > dpdk.devices.len() {
             let devices = dpdk.devices.len();
             let help = "the first is that of the first device, and \"\" is none";
             section.wrong("interfaces", &format!("has more names than {devices} devices"), help);
@@ -132,6 +132,9 @@ mod tests {
                    interfaces = [\"a\", \"b\"]";
         let few = errors(few);
         assert!(few.contains("has more names than 1 devices"), "{few}");
+        // Also where another port leaves both alone.
+        let unused = errors("dpdk.interfaces = [\"dns0\"]");
+        assert!(unused.contains("has more names than 0 devices"), "{unused}");
         for name in ["dns%d", "a/b", "a b", ".."] {
             let wrong = errors(&format!("dpdk.interfaces = [\"{name}\"]"));
             assert!(wrong.contains("is no name of an interface"), "{wrong}");

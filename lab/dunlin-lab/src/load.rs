@@ -1,9 +1,11 @@
 //! `dunlin-lab load`: flags in, a load, what became of it out.
 mod live;
 mod output;
+mod path;
 mod show;
 mod target;
 
+pub use path::{Calls, DPDK_LIBRARY};
 pub use target::{Queries, Target};
 
 use crate::signals::stop_when_interrupted;
@@ -15,7 +17,7 @@ use lab_load::arrivals::{Arrivals, Rate, Spacing, read_number, read_time_ns};
 use lab_load::fleet::{Lookups, Resolver};
 use lab_load::names::{Order, QuestionSet, QuestionSpec};
 use lab_load::query::{EdnsOption, QueryFormat};
-use lab_load::{LoadMode, Options, Oracle, Path, QuerySource, Sources};
+use lab_load::{DpdkPeer, LoadMode, Options, Oracle, Path, QuerySource, Sources};
 use std::error::Error;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -195,6 +197,16 @@ struct HowFlags {
     /// With --path af_xdp: the outgoing interface, instead of that of the route.
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+    /// With --path dpdk: the device, as DPDK writes it, such as
+    /// net_memif0,role=client,socket=/run/m,socket-abstract=no,rsize=14.
+    #[arg(long, value_name = "DEVICE", requires = "server_mac")]
+    device: Option<String>,
+    /// With --path dpdk: the Ethernet address of the server.
+    #[arg(long, value_name = "ADDRESS", value_parser = path::mac, requires = "device")]
+    server_mac: Option<[u8; 6]>,
+    /// The library of DPDK's calls.
+    #[arg(long, value_name = "FILE", default_value = DPDK_LIBRARY)]
+    library: PathBuf,
     /// Send queries of one length that are due together as one packet (UDP_SEGMENT), for higher
     /// rates. The device splits it. Between two hosts on one machine the server's host splits it,
     /// at the cost of its CPU time.
@@ -262,31 +274,6 @@ pub enum Output {
 enum Mode {
     Udp,
     Tcp,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Calls {
-    /// sendmmsg and recvmmsg.
-    Sockets,
-    /// A ring that is shared with the kernel.
-    #[value(name = "io_uring")]
-    IoUring,
-    /// AF_XDP: as root, through an interface to another host, with one queue of the interface for
-    /// each thread. Sockets reserve the ports.
-    #[value(name = "af_xdp")]
-    AfXdp,
-}
-
-impl Calls {
-    /// The path of datagrams that are not joined.
-    pub const fn path(self) -> Path {
-        let segments = false;
-        match self {
-            Self::Sockets => Path::Udp { segments },
-            Self::IoUring => Path::Uring { segments },
-            Self::AfXdp => Path::Xdp,
-        }
-    }
 }
 
 /// Seconds without a unit, as dnsperf takes them, or a time with one.
@@ -402,6 +389,11 @@ impl Load {
             cpus: how.cpus.as_ref().map_or(Vec::new(), |cpus| cpus.as_slice().to_vec()),
             channels: clients.saturating_mul(how.ports),
             interface: how.interface.clone(),
+            dpdk: how.device.clone().zip(how.server_mac).map(|(device, server_mac)| DpdkPeer {
+                device,
+                server_mac,
+                library: how.library.clone(),
+            }),
             sources: how.sources,
             source_port: how.source_port,
             timeout_ns: when.timeout,
@@ -426,13 +418,16 @@ impl Load {
         match (self.mode, self.how.path) {
             (Mode::Udp, Calls::Sockets) => Ok(Path::Udp { segments }),
             (Mode::Udp, Calls::IoUring) => Ok(Path::Uring { segments }),
-            (Mode::Udp, Calls::AfXdp) if segments => {
-                Err("--segments has the kernel cut packets, and --path af_xdp bypasses it".into())
+            (Mode::Udp, Calls::AfXdp | Calls::Dpdk) if segments => {
+                Err("--segments has the kernel \
+                 cut packets, and --path af_xdp and dpdk bypass it"
+                    .into())
             }
             (Mode::Udp, Calls::AfXdp) => Ok(Path::Xdp),
+            (Mode::Udp, Calls::Dpdk) => Ok(Path::Dpdk),
             (Mode::Tcp, Calls::Sockets) => Ok(Path::Tcp { queries_per_connection }),
-            (Mode::Tcp, Calls::IoUring | Calls::AfXdp) => {
-                Err("--path io_uring and af_xdp are for UDP: leave out -m tcp".into())
+            (Mode::Tcp, Calls::IoUring | Calls::AfXdp | Calls::Dpdk) => {
+                Err("--path io_uring, af_xdp and dpdk are for UDP: leave out -m tcp".into())
             }
         }
     }

@@ -23,7 +23,7 @@ mod transport;
 mod worker;
 
 pub use counts::{QueryCounts, RCODES, Times};
-pub use options::{LoadMode, Options, Path, QuerySource, Sources};
+pub use options::{DpdkPeer, LoadMode, Options, Path, QuerySource, Sources};
 pub use oracle::Oracle;
 pub use report::{Quantile, Report, SecondStats, Snapshot, Thread};
 pub use run::{LEAD_NS, THREAD, run, run_watched};

@@ -26,6 +26,14 @@ pub const NEIGHBOUR_READ_INTERVAL: Duration = Duration::from_millis(5);
 /// The longest sleep of a thread, in nanoseconds, while its device must be triggered to continue
 /// sending.
 pub const STUCK_NAP_NS: u64 = 20_000;
+/// Bytes of DPDK's memory: buffers of a device with some queues.
+pub const DPDK_MEMORY: u64 = 256 << 20;
+/// How often a device of DPDK is opened, and how long its link is then waited for.
+pub const DPDK_TRIES: usize = 5;
+/// See `DPDK_TRIES`.
+pub const DPDK_LINK_PATIENCE: Duration = Duration::from_secs(2);
+/// The first port that queries have as their source where no socket chooses one.
+pub const FIRST_PORT: u16 = 1_024;
 /// Queries that are prepared.
 pub const NAMES_MAX: usize = 1 << 24;
 /// Bytes of all prepared queries.

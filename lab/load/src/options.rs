@@ -2,10 +2,11 @@
 
 use crate::arrivals::{Arrivals, is_burst};
 use crate::fleet::Lookups;
-use crate::limits::{CHANNELS_MAX, OUTSTANDING_MAX, RATE_MAX, THREADS_MAX};
+use crate::limits::{CHANNELS_MAX, FIRST_PORT, OUTSTANDING_MAX, RATE_MAX, THREADS_MAX};
 use crate::names::QuestionSpec;
 use crate::oracle::Oracle;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -49,6 +50,8 @@ pub enum Path {
     /// UDP in frames of our own, without the network stack (AF_XDP): a queue of the interface for
     /// each thread.
     Xdp,
+    /// UDP in frames of our own by a device of DPDK: a queue of it for each thread.
+    Dpdk,
     /// TCP (RFC 7766), several queries under way on a connection.
     Tcp {
         /// Then it is closed and another one opened.
@@ -122,6 +125,17 @@ impl FromStr for Sources {
     }
 }
 
+/// A device of DPDK, and what is at its other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DpdkPeer {
+    /// Its address, such as `net_memif0,role=client,socket=/run/m,socket-abstract=no`.
+    pub device: String,
+    /// The Ethernet address that queries are sent to.
+    pub server_mac: [u8; 6],
+    /// The library of DPDK's calls.
+    pub library: PathBuf,
+}
+
 /// A load.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -146,6 +160,8 @@ pub struct Options {
     /// The interface that queries leave by where they go without the network stack; none: by the
     /// routes there are.
     pub interface: Option<String>,
+    /// The device that queries leave by with `Path::Dpdk`.
+    pub dpdk: Option<DpdkPeer>,
     /// The source of queries.
     pub sources: Option<Sources>,
     /// The port the first socket asks from; each further one has the next, and a connection that
@@ -192,6 +208,7 @@ impl Options {
             cpus: Vec::new(),
             channels: 1,
             interface: None,
+            dpdk: None,
             sources: None,
             source_port: None,
             timeout_ns: 5_000_000_000,
@@ -257,10 +274,27 @@ impl Options {
                         chooses that of sockets"
                 .into());
         }
+        self.check_dpdk()?;
         self.check_source_ports()?;
         match &self.asks {
             QuerySource::Questions(what) => what.check(),
             QuerySource::Lookups(_) => Ok(()),
+        }
+    }
+
+    fn check_dpdk(&self) -> Result<(), String> {
+        let channels = self.channels_each() * self.threads;
+        match (&self.dpdk, self.path == Path::Dpdk) {
+            (None, false) => Ok(()),
+            (Some(_), false) => Err("a device is for DPDK (--path dpdk)".into()),
+            (None, true) => Err("DPDK needs a device (--device)".into()),
+            (Some(_), true) if self.sources.is_none() => {
+                Err("DPDK has no addresses: name one (--sources)".into())
+            }
+            (Some(_), true) if channels > usize::from(u16::MAX - FIRST_PORT) => {
+                Err(format!("{channels} sockets are more than there are ports"))
+            }
+            (Some(_), true) => Ok(()),
         }
     }
 
@@ -298,7 +332,7 @@ impl Options {
     fn queries_per_connection(&self) -> Option<u64> {
         match self.path {
             Path::Tcp { queries_per_connection } => queries_per_connection,
-            Path::Udp { .. } | Path::Uring { .. } | Path::Xdp => None,
+            Path::Udp { .. } | Path::Uring { .. } | Path::Xdp | Path::Dpdk => None,
         }
     }
 
@@ -349,6 +383,7 @@ mod tests {
             Options { when: closed(1, None), threads: 2, ..options() },
             Options { when: closed(1, Some(0.0)), ..options() },
             Options { when: closed(OUTSTANDING_MAX + 1, None), ..options() },
+            Options { path: Path::Dpdk, ..options() },
             Options { sources: Some("::1".parse().unwrap()), ..options() },
             Options { source_port: Some(0), ..options() },
             Options { source_port: Some(65_535), channels: 2, ..options() },

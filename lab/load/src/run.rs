@@ -6,7 +6,9 @@ use crate::limits::SERIES_MAX;
 use crate::options::{Options, Path};
 use crate::recorder::IntervalPart;
 use crate::report::{Quantile, Report, SecondStats, Snapshot, Thread};
-use crate::transport::{AttachOnce, ChannelOptions, Tcp, Transport, Udp, Uring, Xdp};
+use crate::transport::{
+    AttachOnce, ChannelOptions, Dpdk, OpenOnce, Tcp, Transport, Udp, Uring, Xdp,
+};
 use crate::worker::{ReportLink, ThreadResult, Worker};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space, set_current_timer_slack};
 use std::fs::File;
@@ -52,7 +54,7 @@ pub fn run_watched(
     options.check()?;
     let (out, parts) = sync_channel(options.threads * (PARTS + 1));
     let (tell_ready, told) = sync_channel(options.threads);
-    let attach = Arc::new(AttachOnce::default());
+    let shared = Arc::new(Shared::default());
     scope(|scope| {
         // A thread whose start message is dropped ends without having begun.
         let (mut backs, mut starts, mut threads) = (Vec::new(), Vec::new(), Vec::new());
@@ -64,8 +66,8 @@ pub fn run_watched(
             starts.push(begin);
             let link = ReportLink { index, out: out.clone(), back };
             let tell_ready = tell_ready.clone();
-            let attach = attach.clone();
-            let body = move || work(options, link, (&tell_ready, &start), &attach, stop);
+            let shared = shared.clone();
+            let body = move || work(options, link, (&tell_ready, &start), &shared, stop);
             let thread = Builder::new().name(format!("{THREAD}{index}")).spawn_scoped(scope, body);
             threads.push(thread.map_err(|error| format!("no thread for a load: {error}"))?);
         }
@@ -95,6 +97,13 @@ pub fn run_watched(
     })
 }
 
+/// What the threads of a load open once.
+#[derive(Default)]
+struct Shared {
+    attach: Arc<AttachOnce>,
+    device: OpenOnce,
+}
+
 /// The result of a thread.
 struct ThreadEnd {
     left: ThreadResult,
@@ -108,11 +117,11 @@ fn work(
     options: &Options,
     link: ReportLink,
     (ready, start): (&SyncSender<Result<(), String>>, &Receiver<Clock>),
-    attach: &Arc<AttachOnce>,
+    shared: &Shared,
     stop: &AtomicBool,
 ) -> Option<ThreadEnd> {
     let cpu = options.cpus.get(link.index % options.cpus.len().max(1)).copied();
-    let (begin, told) = match prepare(options, link, cpu, attach, stop) {
+    let (begin, told) = match prepare(options, link, cpu, shared, stop) {
         Ok(begin) => (Some(begin), Ok(())),
         Err(why) => (None, Err(why)),
     };
@@ -134,7 +143,7 @@ fn prepare<'a>(
     options: &'a Options,
     link: ReportLink,
     cpu: Option<usize>,
-    attach: &Arc<AttachOnce>,
+    shared: &Shared,
     stop: &'a AtomicBool,
 ) -> Result<Begin<'a>, String> {
     let index = link.index;
@@ -159,7 +168,9 @@ fn prepare<'a>(
             .map(|transport| begin(options, transport, stop, link)),
         Path::Uring { segments } => Uring::new(channels, count, segments)
             .map(|transport| begin(options, transport, stop, link)),
-        Path::Xdp => Xdp::new(options, channels, index, attach)
+        Path::Xdp => Xdp::new(options, channels, index, &shared.attach)
+            .map(|transport| begin(options, transport, stop, link)),
+        Path::Dpdk => Dpdk::new(options, &channels, index, &shared.device)
             .map(|transport| begin(options, transport, stop, link)),
         Path::Tcp { queries_per_connection } => {
             let transport = Tcp::new(channels, count, queries_per_connection);

@@ -1,6 +1,8 @@
 //! *How*: the transports of queries and answers. A transport has channels, each with its own socket
 //! or connection; a further one is another implementation of [`Transport`].
 
+mod dpdk;
+mod post;
 mod tcp;
 mod udp;
 mod uring;
@@ -14,6 +16,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
+pub(crate) use dpdk::{Dpdk, OpenOnce};
 pub(crate) use tcp::Tcp;
 pub(crate) use udp::Udp;
 pub(crate) use uring::Uring;

@@ -3,6 +3,7 @@
 use crate::limits::DEVICES_MAX;
 use crate::{DeviceAddress, DpdkError, Library};
 use std::ffi::CString;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
@@ -33,8 +34,9 @@ pub struct Environment {
     jobs: SyncSender<Job>,
 }
 
-/// Whether DPDK was started in this process.
+/// Whether DPDK was started in this process, and then its environment.
 static IS_STARTED: AtomicBool = AtomicBool::new(false);
+static CURRENT: OnceLock<Environment> = OnceLock::new();
 
 impl Environment {
     /// Starts DPDK. A process can do that once.
@@ -53,7 +55,12 @@ impl Environment {
         thread.map_err(|error| DpdkError::Environment(format!("no thread for DPDK: {error}")))?;
         let ended = || DpdkError::Environment("the thread of DPDK ended".into());
         result.recv().map_err(|_| ended())??;
-        Ok(Self { library, jobs })
+        Ok(CURRENT.get_or_init(|| Self { library, jobs }).clone())
+    }
+
+    /// The environment of this process; `None`: DPDK was not started, or does not start.
+    pub fn current() -> Option<Self> {
+        CURRENT.get().cloned()
     }
 
     /// The library.

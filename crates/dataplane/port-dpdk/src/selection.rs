@@ -20,7 +20,8 @@ pub enum Recipient {
 #[derive(Clone, Debug)]
 pub struct Selection {
     mac: [u8; 6],
-    listen: Arc<[SocketAddr]>,
+    /// `None`: every address and port.
+    listen: Option<Arc<[SocketAddr]>>,
 }
 
 const TYPE_V4: [u8; 2] = [0x08, 0x00];
@@ -30,7 +31,12 @@ const UDP: u8 = 17;
 impl Selection {
     /// What is sent to these addresses; an unspecified one is every address of its family.
     pub fn new(listen: &[SocketAddr]) -> Self {
-        Self { mac: [0; 6], listen: listen.into() }
+        Self { mac: [0; 6], listen: Some(listen.into()) }
+    }
+
+    /// What is sent to any address and port.
+    pub fn everything() -> Self {
+        Self { mac: [0; 6], listen: None }
     }
 
     /// The same on a device with this Ethernet address.
@@ -56,9 +62,11 @@ impl Selection {
 
     #[inline]
     fn serves(&self, ip: IpAddr, port: u16) -> bool {
-        self.listen.iter().any(|served| {
-            let is_any = served.ip().is_unspecified() && served.is_ipv4() == ip.is_ipv4();
-            served.port() == port && (is_any || served.ip() == ip)
+        self.listen.as_ref().is_none_or(|listen| {
+            listen.iter().any(|served| {
+                let is_any = served.ip().is_unspecified() && served.is_ipv4() == ip.is_ipv4();
+                served.port() == port && (is_any || served.ip() == ip)
+            })
         })
     }
 }

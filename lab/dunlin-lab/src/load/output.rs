@@ -150,7 +150,7 @@ fn header(options: &Options, manifest: Manifest) -> Header {
         interval: Duration::from_nanos(options.interval_ns),
         timeout: Duration::from_nanos(options.timeout_ns),
         transport: match options.path {
-            Path::Udp { .. } | Path::Uring { .. } | Path::Xdp => "udp",
+            Path::Udp { .. } | Path::Uring { .. } | Path::Xdp | Path::Dpdk => "udp",
             Path::Tcp { .. } => "tcp",
         },
         manifest,

@@ -86,6 +86,7 @@ fn head(options: &Options) -> String {
         Path::Uring { segments: true } => "UDP by io_uring, equal queries joined",
         Path::Uring { segments: false } => "UDP by io_uring",
         Path::Xdp => "UDP by AF_XDP",
+        Path::Dpdk => "UDP by DPDK",
         Path::Tcp { .. } => "TCP",
     };
     format!("{when}\n{how} to {}; {what}; seed {}", options.server, options.seed)

@@ -67,11 +67,20 @@ fn a_path_is_for_udp() {
     assert_eq!(path("--path io_uring --segments"), Path::Uring { segments: true });
     assert_eq!(path("--path sockets"), Path::Udp { segments: false });
     assert_eq!(path("--path af_xdp --interface gen0"), Path::Xdp);
+    let device = "--device net_memif0,role=client --server-mac 02:00:00:00:00:53 -a 10.0.0.1";
+    let dpdk = options(&format!("--pattern a --path dpdk {device}"));
+    let peer = dpdk.dpdk.expect("a device");
+    assert_eq!((peer.server_mac[5], dpdk.path), (0x53, Path::Dpdk));
+    assert_eq!(peer.device, "net_memif0,role=client");
     for wrong in [
         "--path io_uring -m tcp",
         "--path af_xdp -m tcp",
         "--path af_xdp --segments",
         "--interface gen0",
+        "--path dpdk",
+        "--path dpdk --device net_memif0 --server-mac 02:00:00:00:00:53",
+        "--device net_memif0 --server-mac 02:00:00:00:00:53",
+        "--path dpdk -m tcp",
     ] {
         assert!(parse(&format!("--pattern a {wrong}")).unwrap().options().is_err(), "{wrong}");
     }

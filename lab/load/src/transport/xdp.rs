@@ -4,9 +4,9 @@
 //! process on this host uses it, and it receives what the program passes to the kernel: fragments,
 //! answers longer than a frame, and answers that the device put into the queue of another thread.
 
-mod post;
 mod route;
 
+use super::post::Post;
 use super::{ChannelOptions, Sent, Transport, Udp, wait_for};
 use crate::clock::Clock;
 use crate::limits::{QUERY_MAX, STUCK_NAP_NS};
@@ -14,7 +14,6 @@ use crate::options::Options;
 use packet::frame::NETWORK_MAX;
 use port::Frames;
 use port_xdp::{FilterProgram, Interface, SocketWatch, XdpQueue, XdpSocket};
-use post::Post;
 use route::Hop;
 use rustix::event::{PollFd, PollFlags};
 use std::io;

@@ -1,6 +1,6 @@
 //! Frames: composes queries, and finds the channel of each received answer.
 
-use super::super::{Batch, Sent};
+use super::{Batch, Sent};
 use crate::clock::Clock;
 use netlink::LinkAddress;
 use packet::frame::{LinkHeader, ReplyPath, compose, headers_len, read};

@@ -17,6 +17,7 @@ use test_support::wait::deadline;
 
 const UNIT: &str = include_str!("../../../../packaging/systemd/dunlin.service");
 const OF_ANYCAST: &str = include_str!("../../../../examples/anycast/systemd.conf");
+const OF_DPDK: &str = include_str!("../../../../examples/dpdk/systemd.conf");
 /// Maximum of `systemd-analyze security`, in tenths: 2.0 is "OK", 10 "unsafe".
 const EXPOSURE_MAX: u32 = 20;
 
@@ -46,16 +47,18 @@ fn packaging() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd")
 }
 
-/// Also with what announced addresses need: CAP_NET_ADMIN, one device, netlink.
+/// Also with what announced addresses need (CAP_NET_ADMIN, one device, netlink), or DPDK.
 #[test]
 fn exposure_of_the_unit_is_low() {
     expect_low_exposure(packaging().join("dunlin.service"));
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("units-of-anycast");
-    let more = folder.join("dunlin.service.d");
-    fs::create_dir_all(&more).expect("a folder");
-    fs::write(folder.join("dunlin.service"), UNIT).expect("a file");
-    fs::write(more.join("anycast.conf"), OF_ANYCAST).expect("a file");
-    expect_low_exposure(folder.join("dunlin.service"));
+    for (name, text) in [("anycast", OF_ANYCAST), ("dpdk", OF_DPDK)] {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("units-of-{name}"));
+        let more = folder.join("dunlin.service.d");
+        fs::create_dir_all(&more).expect("a folder");
+        fs::write(folder.join("dunlin.service"), UNIT).expect("a file");
+        fs::write(more.join(format!("{name}.conf")), text).expect("a file");
+        expect_low_exposure(folder.join("dunlin.service"));
+    }
 }
 
 fn expect_low_exposure(unit: PathBuf) {

@@ -2,13 +2,16 @@
 #define _GNU_SOURCE
 #include "dunlin_dpdk.h"
 
+#include <semaphore.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include <rte_alarm.h>
 #include <rte_bus_vdev.h>
+#include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_errno.h>
 #include <rte_ethdev.h>
@@ -24,22 +27,106 @@
 #define CACHE 256
 #define BURST 64
 #define TEXT 768
+/* Sleeps of 10 us until a worker that does not leave a device is waited for no more: 1 s. */
+#define HOLD_TURNS 100000
+#define PAUSE_US 1000
+
+/* Of each queue, which one thread uses. */
+struct queue {
+	/* Whether the thread is in a call of memif's driver. */
+	uint8_t is_busy;
+	/* If its device may interrupt, a descriptor of epoll; or 0. */
+	int waiting;
+	uint64_t segmented;
+} __rte_cache_aligned;
 
 /* Of each device. */
 struct port {
 	struct rte_mempool *pool;
 	uint32_t buffers;
+	uint16_t count;
 	uint8_t is_virtual;
+	uint8_t is_memif;
 	volatile uint8_t is_gone;
-	/* Whether its queues may interrupt; then each has a descriptor of epoll, or 0. */
 	uint8_t interrupts;
-	int waiting[RTE_MAX_QUEUES_PER_PORT];
-	/* One thread counts each. */
-	uint64_t segmented[RTE_MAX_QUEUES_PER_PORT];
+	struct queue queues[RTE_MAX_QUEUES_PER_PORT];
 };
 
 static struct port ports[RTE_MAX_ETHPORTS];
 static __thread char problem_text[2 * TEXT];
+
+/* Whether no worker may enter memif's driver. */
+static uint8_t is_held;
+
+static void end_hold(void *argument)
+{
+	(void)argument;
+	__atomic_store_n(&is_held, 0, __ATOMIC_RELEASE);
+}
+
+/* The driver of memif unmaps the rings of a peer that ends, in the thread of interrupts, also while
+ * a worker reads them. So no worker is in it while that thread handles what came from a peer: from
+ * its first line of the log, which is before all else, to the next alarm, which the same thread
+ * runs afterwards. */
+static void hold_workers(void)
+{
+	if (is_held || rte_eal_alarm_set(1, end_hold, NULL) != 0)
+		return;
+	__atomic_store_n(&is_held, 1, __ATOMIC_SEQ_CST);
+	unsigned int turns = 0;
+	for (unsigned int port = 0; port < RTE_MAX_ETHPORTS; port++)
+		for (unsigned int queue = 0; queue < ports[port].count; queue++)
+			while (__atomic_load_n(&ports[port].queues[queue].is_busy, __ATOMIC_SEQ_CST)
+				&& turns++ < HOLD_TURNS)
+				rte_delay_us_sleep(10);
+}
+
+static inline void leave(struct queue *queue)
+{
+	__atomic_store_n(&queue->is_busy, 0, __ATOMIC_RELEASE);
+}
+
+/* Begins a call of memif's driver, once none is held. */
+static inline void enter(struct queue *queue)
+{
+	__atomic_store_n(&queue->is_busy, 1, __ATOMIC_SEQ_CST);
+	while (unlikely(__atomic_load_n(&is_held, __ATOMIC_SEQ_CST))) {
+		leave(queue);
+		while (__atomic_load_n(&is_held, __ATOMIC_RELAXED))
+			rte_pause();
+		__atomic_store_n(&queue->is_busy, 1, __ATOMIC_SEQ_CST);
+	}
+}
+
+static sem_t paused, resumed;
+
+static void pause_here(void *argument)
+{
+	/* Here nothing of a peer is handled. */
+	end_hold(argument);
+	sem_post(&paused);
+	while (sem_wait(&resumed) != 0)
+		;
+}
+
+/* Has the thread of interrupts wait meanwhile; 0: it does not. Memif's driver has no lock against
+ * it for devices that are opened and closed. It is some time until then, in which that thread
+ * comes to the end of what it has read of: among that may be a descriptor that was just closed,
+ * and whose number a new one would have. */
+static int pause_interrupts(int is_memif)
+{
+	if (!is_memif || rte_eal_alarm_set(PAUSE_US, pause_here, NULL) != 0)
+		return 0;
+	while (sem_wait(&paused) != 0)
+		;
+	return 1;
+}
+
+static void resume_interrupts(int is_paused)
+{
+	if (is_paused)
+		sem_post(&resumed);
+}
 
 /* The last lines that DPDK logged: most say why a call failed. */
 static char logged[TEXT];
@@ -48,6 +135,10 @@ static size_t logged_len;
 static ssize_t record_log(void *cookie, const char *text, size_t len)
 {
 	(void)cookie;
+	if (rte_thread_is_intr())
+		hold_workers();
+	if (rte_log_cur_msg_loglevel() > (int)RTE_LOG_WARNING)
+		return (ssize_t)len;
 	size_t used = len < TEXT / 2 ? len : TEXT / 2;
 	if (logged_len + used >= sizeof(logged)) {
 		size_t kept = sizeof(logged) / 2 < logged_len ? sizeof(logged) / 2 : logged_len;
@@ -98,6 +189,11 @@ static int start(int argc, char **argv)
 	logged_len = 0;
 	if (rte_eal_init(argc, argv) < 0)
 		return fail("DPDK does not start (%s)", rte_strerror(rte_errno));
+	rte_log_set_level_pattern("*", RTE_LOG_WARNING);
+	rte_log_set_level_pattern("pmd.net.memif", RTE_LOG_DEBUG);
+	rte_log_set_global_level(RTE_LOG_DEBUG);
+	sem_init(&paused, 0, 0);
+	sem_init(&resumed, 0, 0);
 	logged_len = 0;
 	return 0;
 }
@@ -168,10 +264,10 @@ static int set_address(uint16_t port, uint8_t mac[6])
 	return fail("it takes no other Ethernet address (%s)", rte_strerror(-status));
 }
 
-static void release(uint16_t port)
+static void stop(uint16_t port)
 {
-	for (unsigned int queue = 0; queue < RTE_MAX_QUEUES_PER_PORT; queue++) {
-		int waiting = ports[port].waiting[queue];
+	for (unsigned int queue = 0; queue < ports[port].count; queue++) {
+		int waiting = ports[port].queues[queue].waiting;
 		if (waiting == 0)
 			continue;
 		rte_eth_dev_rx_intr_ctl_q(port, (uint16_t)queue, waiting, RTE_INTR_EVENT_DEL, NULL);
@@ -190,6 +286,13 @@ static void release(uint16_t port)
 	memset(&ports[port], 0, sizeof(ports[port]));
 }
 
+static void release(uint16_t port)
+{
+	int is_paused = pause_interrupts(ports[port].is_memif);
+	stop(port);
+	resume_interrupts(is_paused);
+}
+
 static int begin(uint16_t port, uint16_t queues, struct dunlin_device *device)
 {
 	struct rte_eth_dev_info info;
@@ -205,6 +308,7 @@ static int begin(uint16_t port, uint16_t queues, struct dunlin_device *device)
 		logged_len = 0;
 		return fail("there are %u workers, and it has %u queue%s", queues, most, most == 1 ? "" : "s");
 	}
+	ports[port].count = queues;
 	uint32_t buffers = queues * (2u * RING + BESIDE) + CACHE;
 	char name[RTE_MEMPOOL_NAMESIZE];
 	snprintf(name, sizeof(name), "dunlin-%u", port);
@@ -233,12 +337,15 @@ static int begin(uint16_t port, uint16_t queues, struct dunlin_device *device)
 	return 0;
 }
 
-static int open_device(const char *name, const char *arguments, uint16_t queues,
+static int is_memif(const char *name)
+{
+	return strncmp(name, "net_memif", strlen("net_memif")) == 0;
+}
+
+static int make(const char *name, const char *arguments, uint16_t queues,
 	struct dunlin_device *device)
 {
 	uint16_t port;
-	logged_len = 0;
-	device->queues_max = 0;
 	int is_virtual = strchr(name, ':') == NULL;
 	if (is_virtual) {
 		int status = rte_vdev_init(name, arguments);
@@ -252,13 +359,25 @@ static int open_device(const char *name, const char *arguments, uint16_t queues,
 	}
 	memset(&ports[port], 0, sizeof(ports[port]));
 	ports[port].is_virtual = is_virtual;
+	ports[port].is_memif = is_memif(name);
 	if (begin(port, queues, device) == 0)
 		return 0;
 	char text[sizeof(problem_text)];
 	memcpy(text, problem_text, sizeof(text));
-	release(port);
+	stop(port);
 	memcpy(problem_text, text, sizeof(text));
 	return -1;
+}
+
+static int open_device(const char *name, const char *arguments, uint16_t queues,
+	struct dunlin_device *device)
+{
+	logged_len = 0;
+	device->queues_max = 0;
+	int is_paused = pause_interrupts(is_memif(name));
+	int status = make(name, arguments, queues, device);
+	resume_interrupts(is_paused);
+	return status;
 }
 
 static int join(void)
@@ -279,12 +398,16 @@ static inline void describe(struct dunlin_frame *frame, struct rte_mbuf *buffer)
 static uint16_t receive(uint16_t port, uint16_t queue, struct dunlin_frame *frames, uint16_t most)
 {
 	struct rte_mbuf *buffers[BURST];
+	struct queue *own = &ports[port].queues[queue];
 	if (unlikely(ports[port].is_gone))
 		return 0;
+	if (ports[port].is_memif)
+		enter(own);
 	uint16_t count = rte_eth_rx_burst(port, queue, buffers, RTE_MIN(most, BURST)), whole = 0;
+	leave(own);
 	for (uint16_t nth = 0; nth < count; nth++) {
 		if (unlikely(buffers[nth]->nb_segs != 1)) {
-			ports[port].segmented[queue]++;
+			own->segmented++;
 			rte_pktmbuf_free(buffers[nth]);
 			continue;
 		}
@@ -304,7 +427,11 @@ static uint16_t send_frames(uint16_t port, uint16_t queue, const struct dunlin_f
 		buffers[nth]->data_len = (uint16_t)frames[nth].len;
 		buffers[nth]->pkt_len = frames[nth].len;
 	}
+	struct queue *own = &ports[port].queues[queue];
+	if (ports[port].is_memif)
+		enter(own);
 	uint16_t sent = rte_eth_tx_burst(port, queue, buffers, count);
+	leave(own);
 	if (unlikely(sent < count))
 		rte_pktmbuf_free_bulk(buffers + sent, count - sent);
 	return sent;
@@ -342,8 +469,8 @@ static int count_device(uint16_t port, struct dunlin_counts *counts)
 	counts->errors = stats.ierrors;
 	counts->no_buffer = stats.rx_nombuf;
 	counts->send_errors = stats.oerrors;
-	for (unsigned int queue = 0; queue < RTE_MAX_QUEUES_PER_PORT; queue++)
-		counts->segmented += ports[port].segmented[queue];
+	for (unsigned int queue = 0; queue < ports[port].count; queue++)
+		counts->segmented += ports[port].queues[queue].segmented;
 	counts->buffers = ports[port].buffers;
 	counts->buffers_free = rte_mempool_avail_count(ports[port].pool);
 	counts->is_up = rte_eth_link_get_nowait(port, &link) == 0 && link.link_status;
@@ -361,7 +488,7 @@ static int interrupts(uint16_t port, uint16_t queue)
 		close(waiting);
 		return -1;
 	}
-	ports[port].waiting[queue] = waiting;
+	ports[port].queues[queue].waiting = waiting;
 	return waiting;
 }
 
@@ -379,7 +506,7 @@ static void disarm(uint16_t port, uint16_t queue)
 	struct rte_epoll_event events[4];
 	(void)rte_eth_dev_rx_intr_disable(port, queue);
 	/* Reads what made the descriptor readable. */
-	(void)rte_epoll_wait(ports[port].waiting[queue], events, RTE_DIM(events), 0);
+	(void)rte_epoll_wait(ports[port].queues[queue].waiting, events, RTE_DIM(events), 0);
 }
 
 static const struct dunlin_dpdk calls = {

@@ -12,14 +12,29 @@ use test_support::dpdk;
 use test_support::folder::Folder;
 use test_support::wait::{self, deadline};
 
-const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x53];
+pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x53];
 /// Private, as the client on this host is for the access lists.
 const CLIENT: &str = "10.0.0.1:4001";
 
 /// Starts a server with these keys, and these devices of DPDK. No set of its zone has several
 /// records, whose order would be random.
 pub fn serve(command: &mut Command, folder: &Path, keys: &str, devices: &str) -> Served {
-    let library = dpdk::library().expect("DPDK");
+    let zone =
+        format!("{HEAD}* TXT \"any\"\nmany A 192.0.2.2\nmany AAAA 2001:db8::2\nalias CNAME many\n");
+    serve_zone(command, folder, (keys, devices), &zone)
+}
+
+fn serve_zone(command: &mut Command, folder: &Path, devices: (&str, &str), text: &str) -> Served {
+    serve_by(&dpdk::library().expect("DPDK"), command, folder, devices, text)
+}
+
+fn serve_by(
+    library: &Path,
+    command: &mut Command,
+    folder: &Path,
+    (keys, devices): (&str, &str),
+    text: &str,
+) -> Served {
     let config = format!(
         "{keys}port = \"dpdk\"\n[dpdk]\nhuge_pages = false\nlibrary = \"{}\"\n\
          devices = [\"{devices}\"]\n[admin]\nsocket = \"{}\"\n{}",
@@ -27,17 +42,23 @@ pub fn serve(command: &mut Command, folder: &Path, keys: &str, devices: &str) ->
         folder.join("admin").display(),
         zone("a.test")
     );
-    let zone =
-        format!("{HEAD}* TXT \"any\"\nmany A 192.0.2.2\nmany AAAA 2001:db8::2\nalias CNAME many\n");
-    Served::start_by(command, folder, &config, &[("a.test.zone", &zone)])
+    Served::start_by(command, folder, &config, &[("a.test.zone", text)])
 }
 
-fn serve_memif(folder: &Path) -> Served {
+pub fn serve_memif(folder: &Path) -> Served {
+    serve(&mut binary(), folder, "listen = [\"0.0.0.0:0\"]\n", &memif(folder))
+}
+
+/// A server on a memif, with these keys and this zone.
+pub fn serve_with(folder: &Path, keys: &str, zone: &str) -> Served {
+    let keys = format!("{keys}listen = [\"0.0.0.0:0\"]\n");
+    serve_zone(&mut binary(), folder, (&keys, &memif(folder)), zone)
+}
+
+fn memif(folder: &Path) -> String {
     let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
     let socket = folder.join("memif");
-    let memif =
-        format!("net_memif0,role=server,socket-abstract=no,mac={mac},socket={}", socket.display());
-    serve(&mut binary(), folder, "listen = [\"0.0.0.0:0\"]\n", &memif)
+    format!("net_memif0,role=server,socket-abstract=no,mac={mac},socket={}", socket.display())
 }
 
 pub fn status(folder: &Path) -> Value {
@@ -286,4 +307,30 @@ fn two_servers_on_one_machine_do_not_meet() {
         }
     }
     served.iter_mut().for_each(Served::end);
+}
+
+/// With the library that is packed beside it. The program of a release is static, and could not.
+#[test]
+#[ignore = "slow: packs a program"]
+fn program_of_the_package_opens_its_library() {
+    if dpdk::library().is_none() {
+        return;
+    }
+    let (folder, packages) = (Folder::new("dpdk-package"), Folder::new("dpdk-packages"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut build = Command::new(root.join("packaging/dpdk/build"));
+    build.arg(&*packages).arg(binary().get_program()).env("COMPRESSION", "none");
+    assert!(build.status().expect("it runs").success());
+    let mut files = std::fs::read_dir(&*packages).expect("a folder");
+    let package = files.next().expect("a package").expect("a file").path();
+    let unpacked = packages.join("root");
+    let unpack = Command::new("dpkg-deb").arg("-x").arg(package).arg(&unpacked).status();
+    assert!(unpack.expect("it runs").success());
+    let program = unpacked.join("usr/lib/dunlin/dunlin");
+    let library = unpacked.join("usr/lib/dunlin/libdunlin-dpdk.so");
+    let memif = memif(&folder);
+    let mut served = serve_by(&library, &mut Command::new(program), &folder, ("", &memif), HEAD);
+    let device = &status(&folder)["dpdk"]["devices"][0];
+    assert_eq!(device["driver"], "net_memif", "{device}");
+    served.end();
 }

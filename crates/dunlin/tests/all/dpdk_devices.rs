@@ -1,10 +1,14 @@
 //! A server on devices of DPDK whose other end is the kernel, or DPDK's own test program. What
 //! lacks is printed.
+//!
+//! | variable | meaning |
+//! | --- | --- |
+//! | `DUNLIN_KILLS` | peers of a memif that are killed (5) |
 
-use crate::dpdk::{serve, status};
-use crate::memif_end::environment;
+use crate::dpdk::{MAC, serve, serve_memif, status};
+use crate::memif_end::{environment, frame};
 use crate::pair::{Wire, is_root, leave, skip};
-use crate::served::{NOERROR, ask, ask_over_tcp, binary, exchange, holds, rcode};
+use crate::served::{NOERROR, ask, ask_over_tcp, binary, exchange, holds, query, rcode};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -175,15 +179,14 @@ fn worker_sleeps_while_a_device_with_interrupts_receives_nothing() {
 struct Testpmd(Child);
 
 impl Testpmd {
-    /// `None`: it is not installed, which is said.
-    fn start(wire: &Wire, devices: &[&str], arguments: &str) -> Option<Self> {
+    /// By a command that runs it; `None`: it is not installed, which is said.
+    fn start(mut command: Command, devices: &[&str], arguments: &str) -> Option<Self> {
         if Command::new("dpdk-testpmd").arg("--version").output().is_err() {
             skip("dpdk-testpmd is not installed (Debian: dpdk-dev)");
             return None;
         }
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
-        let mut command = wire.client_command("dpdk-testpmd");
         command.arg(format!("--file-prefix=dunlin-testpmd-{process}-{number}"));
         command.args("--no-huge --no-pci --no-shconf -m 128 --lcores 0@0,1@0".split(' '));
         command.args(devices.iter().map(|device| format!("--vdev={device}")));
@@ -213,7 +216,11 @@ fn virtio_user_is_served_by_a_vhost_of_another_process() {
     let socket = of_peer.join("vhost");
     let vhost = format!("net_vhost0,iface={},queues=2", socket.display());
     let devices = ["net_tap0,iface=dtap0", &vhost];
-    let Some(_peer) = Testpmd::start(&wire, &devices, "--rxq=2 --txq=2") else { return };
+    let Some(_peer) =
+        Testpmd::start(wire.client_command("dpdk-testpmd"), &devices, "--rxq=2 --txq=2")
+    else {
+        return;
+    };
     wait::until_true("the socket is there", || socket.exists());
     let is_there = || wire.client_command("ip").args(["link", "show", "dtap0"]).output();
     wait::until_true("the interface is there", || is_there().is_ok_and(|it| it.status.success()));
@@ -230,5 +237,48 @@ fn virtio_user_is_served_by_a_vhost_of_another_process() {
     let mut served = serve(&mut wire.command(&program), &folder, keys, &device);
     let at: SocketAddr = "203.0.113.53:53".parse().expect("an address");
     ask_while_it_sleeps(&folder, || wire.in_client(|| ask(at, "ns.a.test")));
+    served.end();
+}
+
+/// A capture of one query, for a device that repeats it.
+fn write_capture(path: &Path, frame: &[u8]) {
+    let head = [0xa1b2_c3d4, 2 | 4 << 16, 0, 0, 65_535, 1];
+    let packet = [0, 0, frame.len() as u32, frame.len() as u32];
+    let numbers = head.into_iter().chain(packet).flat_map(u32::to_ne_bytes);
+    let capture: Vec<u8> = numbers.chain(frame.iter().copied()).collect();
+    std::fs::write(path, capture).expect("written");
+}
+
+/// The driver unmaps the rings while the worker reads them.
+#[test]
+fn peers_that_are_killed_in_a_flood_leave_the_server_and_all_buffers() {
+    if environment().is_none() {
+        return;
+    }
+    let kills = std::env::var("DUNLIN_KILLS").map_or(5, |text| text.parse().expect("a number"));
+    let (folder, of_peer) = (Folder::new("dpdk-killed"), Folder::new("dpdk-flood"));
+    let mut served = serve_memif(&folder);
+    let device = || status(&folder)["dpdk"]["devices"][0].clone();
+    let to = SocketAddr::from(([192, 0, 2, 53], served.address.port()));
+    let from = "10.0.0.1:4001".parse().expect("an address");
+    let query = frame((from, to), ([2, 0, 0, 0, 0, 1], MAC), &query("ns.a.test"));
+    let capture = of_peer.join("query.pcap");
+    write_capture(&capture, &query);
+    let flood = format!("net_pcap0,rx_pcap={},infinite_rx=1", capture.display());
+    let memif = folder.join("memif");
+    let memif = format!("net_memif0,role=client,socket={},socket-abstract=no", memif.display());
+    let before = device();
+    let mut sent = 0;
+    for _ in 0..kills {
+        let peer = Testpmd::start(Command::new("dpdk-testpmd"), &[&flood, &memif], "--no-flush-rx");
+        let Some(peer) = peer else { return };
+        wait::until_true("the peer is answered", || device()["sent"].as_u64() > Some(sent));
+        drop(peer);
+        wait::until_true("the link is down", || device()["up"] == false);
+        let device = device();
+        assert_eq!(device["buffers_free"], before["buffers_free"], "{device}");
+        sent = device["sent"].as_u64().expect("a count");
+    }
+    assert_eq!(rcode(&served.ask("ns.a.test")), NOERROR);
     served.end();
 }

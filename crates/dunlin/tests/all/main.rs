@@ -30,6 +30,7 @@ mod demo;
 mod dpdk;
 mod dpdk_devices;
 mod dpdk_router;
+mod dpdk_soak;
 mod fabric;
 mod fleet;
 mod fleet_faults;

@@ -21,16 +21,16 @@ use wire::{Name, NameBuf, Rtype};
 const AT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 53);
 
 /// Names in the queries of the load.
-const NAMES: u32 = 10_000;
+pub const NAMES: u32 = 10_000;
 
 /// A number from an environment variable of a campaign, or the default.
-fn number(variable: &str, otherwise: u32) -> u32 {
+pub fn number(variable: &str, otherwise: u32) -> u32 {
     let told = std::env::var(variable).ok().map(|count| count.parse().expect("a number"));
     told.unwrap_or(otherwise)
 }
 
 /// A zone of this many names; each lot has other names.
-fn records(lot: u32, count: u32) -> String {
+pub fn records(lot: u32, count: u32) -> String {
     let head = format!("$TTL 1\n@ SOA ns root {lot} 60 60 60 1\n@ NS ns\nns A 192.0.2.1\n");
     (0..count).fold(head, |mut text, n| {
         writeln!(text, "n{n} A 10.{}.{}.{}", lot % 256, n / 256 % 256, n % 256).expect("text");
@@ -93,7 +93,8 @@ fn most(wire: &Wire, folder: &Path, length: Duration) -> u32 {
     (counts.answered as f64 / Duration::from_nanos(busy_ns).as_secs_f64()) as u32
 }
 
-fn run(options: &Options) -> Report {
+/// Runs a load to its end.
+pub fn run(options: &Options) -> Report {
     lab_load::run(options, &AtomicBool::new(false), &mut |_| {}).expect("a load")
 }
 

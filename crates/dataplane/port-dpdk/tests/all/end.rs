@@ -34,15 +34,25 @@ pub fn options() -> EnvironmentOptions {
     }
 }
 
-/// A device that no other test of this process has.
+/// A memif that no other test of this process has.
 pub fn open(
     arguments: &str,
     queues: u16,
     listen: &[SocketAddr],
 ) -> Result<(Vec<DpdkQueue>, DeviceView), DpdkError> {
+    open_device(&format!("net_memif,{arguments}"), queues, listen)
+}
+
+/// A device of this driver, whose number gets it a name of its own.
+pub fn open_device(
+    device: &str,
+    queues: u16,
+    listen: &[SocketAddr],
+) -> Result<(Vec<DpdkQueue>, DeviceView), DpdkError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
-    let address = format!("net_memif{number},{arguments}").parse().expect("an address");
+    let (driver, arguments) = device.split_once(',').expect("arguments");
+    let address = format!("{driver}{number},{arguments}").parse().expect("an address");
     environment().expect("DPDK").open(&address, queues, &Selection::new(listen), None)
 }
 
@@ -58,8 +68,8 @@ pub fn frame(
     [&head, payload].concat()
 }
 
-/// Waits for the tests of this process that have devices. DPDK's driver of memif crashes when one
-/// device is opened or closed while the peer of another one ends.
+/// Waits for the tests of this process that have devices: some of DPDK's drivers close a descriptor
+/// a second time, which may be another one's then.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

@@ -130,7 +130,7 @@ $(out)/zone:
 
 # Each long target runs its parts; a part is a target, too. docs/campaigns.md has the table of all: what each answers
 # and in how many minutes.
-bench-compare: bench-compare-zone bench-compare-sockets bench-compare-xdp bench-compare-dpdk
+bench-compare: bench-compare-zone bench-compare-sockets bench-compare-xdp bench-compare-dpdk bench-compare-idle
 
 bench-compare-zone: lab-tools $(out)/zone
 	@scripts/require bench-compare
@@ -152,6 +152,11 @@ bench-compare-dpdk: lab-tools
 	@scripts/require test
 	@crates/dataplane/port-dpdk/native/build $(out)
 	@bench/table docs/dpdk.md memif bench/dpdk $(release)/dunlin $(out)/libdunlin-dpdk.so $(or $(SECONDS),5) $(or $(ROUNDS),5)
+
+bench-compare-idle: lab-tools
+	@scripts/require test
+	@crates/dataplane/port-dpdk/native/build $(out)
+	@bench/table docs/dpdk.md idle bench/dpdk-idle $(release)/dunlin $(lab) $(out)/libdunlin-dpdk.so $(or $(PAUSE),2) $(or $(QUERIES),100)
 
 bench-forward: bench-forward-hits bench-forward-unique bench-forward-zipf
 
@@ -406,7 +411,7 @@ campaign-clients:
 	@cargo build --quiet --package dunlin
 	@target=$${CARGO_TARGET_DIR:-target}; testing/clients/campaign "$$target/debug/dunlin" "$$target/clients"
 
-campaign-xdp: campaign-xdp-soak campaign-xdp-attach campaign-xdp-kernels
+campaign-xdp: campaign-xdp-soak campaign-xdp-attach campaign-xdp-kernels campaign-xdp-memif campaign-xdp-pci
 
 campaign-xdp-soak:
 	@scripts/require test
@@ -419,6 +424,20 @@ campaign-xdp-attach:
 	@DUNLIN_REQUIRE_ALL=1 DUNLIN_ATTACHES=$(or $(ATTACHES),100) DUNLIN_KILLS=$(or $(KILLS),50) \
 	  cargo test --package dunlin --test all -- --nocapture --include-ignored \
 	  xdp::interface_is_attached xdp::passed_traffic
+
+# By DPDK: the peer of a memif is killed in a flood, then 20 minutes of load.
+campaign-xdp-memif:
+	@scripts/require test
+	@DUNLIN_REQUIRE_ALL=1 DUNLIN_KILLS=$(or $(KILLS),50) DUNLIN_SOAK_SECONDS=$(or $(SECONDS),1200) \
+	  $(if $(RATE),DUNLIN_SOAK_RATE=$(RATE)) cargo test --release --package dunlin --test all \
+	  -- --nocapture --include-ignored --test-threads 1 peers_that_are_killed dpdk_soak::
+
+campaign-xdp-pci:
+	@scripts/require campaign-kernels
+	@scripts/require test
+	@cargo build --quiet --package dunlin
+	@crates/dataplane/port-dpdk/native/build
+	@target=$${CARGO_TARGET_DIR:-target}; bench/dpdk-pci "$$target/debug/dunlin" "$$target/dpdk/libdunlin-dpdk.so" $(VERSION)
 
 campaign-xdp-kernels:
 	@scripts/require campaign-kernels

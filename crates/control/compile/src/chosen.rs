@@ -2,7 +2,7 @@
 //! records, and addresses stand for ALIAS records. Both zones share all other leaves.
 use crate::pack::{self, NodeChange};
 use crate::zone::{Zone, is_chosen};
-use image::{Group, Leaf, Location, Node, Order, RecordSet, Selection};
+use image::{Group, Leaf, Location, Node, Order, RecordSet, Selection, inverse_of, record_hash};
 use std::sync::Arc;
 use wire::Rtype;
 
@@ -65,11 +65,19 @@ pub struct AnswerRules {
 }
 
 impl AnswerRules {
-    /// The packed form; `key` depends on the zone alone.
-    fn pack(&self, key: u64) -> Vec<u8> {
+    /// The packed form for these records; `key` depends on the zone alone.
+    fn pack(&self, key: u64, records: &[&[u8]]) -> Vec<u8> {
         let (bounds, has_weights) = ((self.first, self.others), !self.weights.is_empty());
         let mut packed = Selection::pack_head(self.order, bounds, key, has_weights).to_vec();
-        packed.extend(self.weights.iter().flat_map(|weight| weight.to_le_bytes()));
+        let mut sum = 0;
+        for weight in &self.weights {
+            sum += u32::from(*weight);
+            packed.extend(sum.to_le_bytes());
+        }
+        if self.order == Order::Hash {
+            packed.extend(records.iter().flat_map(|data| record_hash(data).to_le_bytes()));
+            packed.extend(self.weights.iter().flat_map(|weight| inverse_of(*weight).to_le_bytes()));
+        }
         let mut start = 0;
         for same in self.locations.chunk_by(|one, next| one == next) {
             let (location, end) = (same[0], start + same.len() as u16);
@@ -213,21 +221,25 @@ fn chosen_node(node: Node<'_>, key: u64, which: ChosenSets, chooser: &mut Choose
         (set, chosen)
     };
     let mut chosen: Vec<_> = node.sets().map(choose).collect();
-    let packed = packed_node(node, &chosen, &|rules| rules.pack(key));
-    let packed = packed.or_else(|_| packed_node(node, &chosen, &|_| Vec::new()));
+    let packed = packed_node(node, &chosen, Some(key));
+    let packed = packed.or_else(|_| packed_node(node, &chosen, None));
     let packed = packed.or_else(|_| {
         chosen.retain(|(_, set)| !matches!(set, Some(ChosenSet::Computed(_))));
-        packed_node(node, &chosen, &|_| Vec::new())
+        packed_node(node, &chosen, None)
     });
     packed.expect("a part of a node that fits")
 }
 
+/// Without a key, nothing selects.
 fn packed_node(
     node: Node<'_>,
     chosen: &[(RecordSet<'_>, Option<ChosenSet>)],
-    pack_rules: &dyn Fn(&AnswerRules) -> Vec<u8>,
+    key: Option<u64>,
 ) -> Result<Vec<u8>, String> {
-    let rules = |rules: &Option<AnswerRules>| rules.as_ref().map(pack_rules).unwrap_or_default();
+    let rules = |rules: &Option<AnswerRules>, records: &[&[u8]]| match (rules, key) {
+        (Some(rules), Some(key)) => rules.pack(key, records),
+        _ => Vec::new(),
+    };
     // Addresses come before what they stand for.
     let mut sets: Vec<(Rtype, Vec<u8>)> = Vec::with_capacity(chosen.len());
     for (set, chosen) in chosen {
@@ -237,15 +249,18 @@ fn packed_node(
             Some(ChosenSet::Records(ChosenRecords { ttl, numbers, selection })) => {
                 let records: Vec<&[u8]> = set.records().collect();
                 let chosen = numbers.iter().filter_map(|number| records.get(*number).copied());
+                let chosen: Vec<&[u8]> = chosen.collect();
                 if !numbers.is_empty() {
-                    pack::set(&mut packed, set.rtype(), *ttl, chosen, &rules(selection))?;
+                    let rules = rules(selection, &chosen);
+                    pack::set(&mut packed, set.rtype(), *ttl, chosen.into_iter(), &rules)?;
                 }
             }
             Some(ChosenSet::Computed(computed)) => {
                 for ComputedSet { rtype, ttl, records, selection } in computed {
                     let mut packed = Vec::new();
-                    let records = records.iter().map(|data| &**data);
-                    pack::set(&mut packed, *rtype, *ttl, records, &rules(selection))?;
+                    let records: Vec<&[u8]> = records.iter().map(|data| &**data).collect();
+                    let rules = rules(selection, &records);
+                    pack::set(&mut packed, *rtype, *ttl, records.into_iter(), &rules)?;
                     sets.push((*rtype, packed));
                 }
             }

@@ -35,7 +35,7 @@ use image::{ForwardRule, Forwards, HashKey, Location};
 use limit::{Acl, DebtSet, Networks, Rate, RateTable, TableKey};
 use packet::{BURST_MAX, LocationNumber, Packet, Transport};
 use prefixes::{Places, Rules, client_v6};
-use sets::{Sets, load_sets, location};
+use sets::{Sets, VIEW, load_sets, load_view, location};
 use std::hint::black_box;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -46,10 +46,10 @@ const NAMES: u32 = 1_000_000;
 /// Services of the zone that limits are measured in: enough to fill leaves, and loaded soon.
 const NAMES_FEW: u32 = 20_000;
 /// Most instructions of a burst of hits, and of names that do not exist.
-const HIT_MAX: u64 = 409 * BURST_MAX as u64;
+const HIT_MAX: u64 = 400 * BURST_MAX as u64;
 const NXDOMAIN_MAX: u64 = 600 * BURST_MAX as u64;
 /// Most instructions of a burst of hits in that zone, and of one with a limit in use.
-const FEW_MAX: u64 = 397 * BURST_MAX as u64;
+const FEW_MAX: u64 = 388 * BURST_MAX as u64;
 const USED_MAX: u64 = FEW_MAX + FEW_MAX / 4;
 /// Most with a table of networks, for clients of IPv4 and of IPv6.
 const NETWORKS_V4_MAX: u64 = FEW_MAX + 60 * BURST_MAX as u64;
@@ -62,12 +62,6 @@ const UNKNOWN_MAX: u64 = 936 * BURST_MAX as u64;
 const TURNS_MAX: u64 = 528 * BURST_MAX as u64;
 /// Most of a burst of names that are known from others.
 const KNOWN_MAX: u64 = 713 * BURST_MAX as u64;
-/// Most of a burst of sets of eight addresses, of one of each, and of those that are nearest.
-const ROTATED_MAX: u64 = 3060 * BURST_MAX as u64;
-const WEIGHTED_MAX: u64 = 1090 * BURST_MAX as u64;
-const HASH_MAX: u64 = 1880 * BURST_MAX as u64;
-const HASH_AND_WEIGHT_MAX: u64 = 2330 * BURST_MAX as u64;
-const NEAREST_MAX: u64 = 4120 * BURST_MAX as u64;
 /// Room of each packet.
 const ROOM: usize = 1232;
 
@@ -97,6 +91,7 @@ enum Use {
     Others,
     Networks,
     NetworksOfV6,
+    View,
 }
 
 /// As random as a key must be.
@@ -111,7 +106,7 @@ impl Responder {
         let limiter = |networks| Some(Limiter { table, rate, networks });
         let mut policy = Policy { locations: &self.locations, ..Policy::default() };
         match self.use_limits {
-            Use::Nothing => {}
+            Use::Nothing | Use::View => {}
             Use::Access => {
                 let access = Acl::from_bounds(&self.rules.v4, &self.rules.v6, true);
                 policy.limits = Some(Limits { access, ..Limits::default() });
@@ -252,6 +247,9 @@ fn burst(mut responder: Responder, answer: Answer) -> Responder {
         };
         let mut packet = Packet::new(buf, question.len(), peer, Transport::Datagram);
         packet.context.location = LocationNumber(1);
+        if responder.use_limits == Use::View {
+            packet.context.view = VIEW;
+        }
         packets.push(packet);
     }
     let mut known = std::mem::take(&mut responder.known);
@@ -302,8 +300,12 @@ fn missing() -> Responder {
     warm(Use::Nothing, NAMES, |n| format!("svc-{n}x.ns-{}.svc.cluster.local.", n % 100))
 }
 
-fn of_eight(sets: Sets) -> Responder {
+fn several(sets: Sets) -> Responder {
     warm_in(load_sets(NAMES_FEW, sets), Use::Nothing, NAMES_FEW, service)
+}
+
+fn in_view() -> Responder {
+    warm_in(load_view(NAMES_FEW), Use::View, NAMES_FEW, service)
 }
 
 fn few(use_limits: Use) -> Responder {
@@ -440,27 +442,34 @@ fn resolver(responder: Responder) -> Responder {
     all_hit(responder)
 }
 
-#[library_benchmark(config = config(ROTATED_MAX))]
-#[bench::eight(args = (Sets::All), setup = of_eight)]
+#[library_benchmark]
+#[bench::two(args = (Sets::Two), config = config(sets::TWO_MAX), setup = several)]
+#[bench::eight(args = (Sets::All), config = config(sets::ALL_MAX), setup = several)]
 fn rotated(responder: Responder) -> Responder {
     all_hit(responder)
 }
 
 #[library_benchmark]
 #[bench::weighted(
-    args = (Sets::OneByWeight), config = config(WEIGHTED_MAX), setup = of_eight
+    args = (Sets::OneByWeight), config = config(sets::WEIGHTED_MAX), setup = several
 )]
-#[bench::hash(args = (Sets::OneByHash), config = config(HASH_MAX), setup = of_eight)]
+#[bench::hash(args = (Sets::OneByHash), config = config(sets::HASH_MAX), setup = several)]
 #[bench::hash_and_weight(
-    args = (Sets::OneByHashAndWeight), config = config(HASH_AND_WEIGHT_MAX), setup = of_eight
+    args = (Sets::OneByHashAndWeight), config = config(sets::HASH_AND_WEIGHT_MAX), setup = several
 )]
 fn one_of_eight(responder: Responder) -> Responder {
     all_hit(responder)
 }
 
-#[library_benchmark(config = config(NEAREST_MAX))]
-#[bench::eight(args = (Sets::Nearest), setup = of_eight)]
+#[library_benchmark(config = config(sets::NEAREST_MAX))]
+#[bench::eight(args = (Sets::Nearest), setup = several)]
 fn nearest(responder: Responder) -> Responder {
+    all_hit(responder)
+}
+
+#[library_benchmark(config = config(sets::VIEW_MAX))]
+#[bench::address(setup = in_view)]
+fn view(responder: Responder) -> Responder {
     all_hit(responder)
 }
 
@@ -480,6 +489,7 @@ library_benchmark_group!(
         rotated,
         one_of_eight,
         nearest,
+        view,
     ]
 );
 main!(library_benchmark_groups = instructions);

@@ -141,7 +141,7 @@ impl CachePath {
         if !is_as_new
             || !is_whole
             || self.limits_replies && note.answers == 0
-            || records_end + OPT_LEN > buf.len()
+            || records_end + PlainOpt::ROOM_LEN > buf.len()
         {
             return None;
         }

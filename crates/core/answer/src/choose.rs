@@ -2,13 +2,13 @@
 //! to a number. The client, its location and one random number decide; nothing else does, so all
 //! threads and servers choose alike.
 //!
-//! Records by hash are chosen as in rendezvous hashing: each record and the client's network make a
-//! number, and the highest wins. If a record goes, only its clients get others. With weights the
-//! number is an exponential variable of that rate (Efraimidis and Spirakis, 2006).
-use core::cmp::Ordering;
+//! Records by hash are chosen as in rendezvous hashing: the hash of each record, which the image
+//! has, and the client's network make a number, and the lowest wins. If a record goes, only its
+//! clients get others. With weights the number is an exponential variable of that rate
+//! (Efraimidis and Spirakis, 2006).
 use core::net::IpAddr;
 use core::ops::Range;
-use image::{Location, ORDERED_MAX, Order, RecordSet, Selection};
+use image::{Group, Location, ORDERED_MAX, Order, RecordSet, Selection, inverse_of, mix};
 
 /// What of a query chooses.
 #[derive(Clone, Copy, Debug)]
@@ -36,27 +36,10 @@ const LOGS: [u32; (1 << STEP_BITS) + 1] = {
     }
     logs
 };
-/// A multiplier without structure (the golden ratio, as SplitMix64 has it).
-const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
-
-/// The records of a set that may be chosen besides those that each answer has.
-struct Candidates<'s, 'i> {
-    set: &'s RecordSet<'i>,
-    selection: &'s Selection<'i>,
-    numbers: Range<usize>,
-    /// The data of all records.
-    data: &'i [u8],
-    /// The sum of their weights; 0: all are equal.
-    total: u64,
-}
-
-/// A record's place in the order: those with a smaller quotient of both come first.
-#[derive(Clone, Copy)]
-struct Rank {
-    exponent: u64,
-    weight: u16,
-    number: u16,
-}
+/// The natural logarithm of 2, with 27 bits behind the point, rounded up.
+const LN_2: u64 = 93_032_640;
+/// How many times larger a number is than its score, if the logarithm is as small as it can be.
+const SCORE_BITS: u32 = 6;
 
 impl Chooser {
     /// Passes on each record of the answer, in its order. Returns how many there are.
@@ -77,133 +60,125 @@ impl Chooser {
             each(record(set, data, number))
         };
         (numbers.start..start).try_for_each(&mut put)?;
-        let candidates = Candidates::new(set, selection, start..numbers.end);
-        match (selection.order, selection.others) {
-            (_, 0) => {}
-            (_, 1) => self.first_of(&candidates).map_or(Ok(()), put)?,
-            (Order::Random, others) => {
-                let all = || candidates.numbers().clone();
-                let start = self.below(all().count());
-                all().skip(start).chain(all().take(start)).take(others.into()).try_for_each(put)?;
-            }
-            (_, others) => self.ordered(&candidates, others.into(), &mut put)?,
+        let others = start..numbers.end;
+        let one = if selection.others == 1 { self.one(selection, &others) } else { None };
+        match one {
+            Some(number) => put(number)?,
+            None => self.ordered(selection, others, &mut put)?,
         }
         Ok(count)
     }
 
-    /// The record of an answer that has one; `None`: it may have others, too.
-    #[inline]
-    pub(crate) fn choose_one<'i>(
+    /// Which of these records an answer has that has one; `None`: [`Self::choose`] says it.
+    #[inline(always)]
+    pub(crate) fn one(&self, selection: &Selection<'_>, numbers: &Range<usize>) -> Option<usize> {
+        let total = if selection.has_weights() { selection.weight_of(numbers) } else { 0 };
+        let number = match selection.order {
+            Order::Hash if total == 0 => numbers.start + self.first_by_hash(selection, numbers),
+            Order::Hash => numbers.start + self.first_by_score(selection, numbers),
+            // Each comes as often as any other.
+            _ if total == 0 => numbers.start + below(self.draw, numbers.len()),
+            Order::Weighted => {
+                let part = (u128::from(self.draw) * u128::from(total)) >> 64;
+                selection.record_at(selection.weight_before(numbers.start) + part as u32)?
+            }
+            Order::Random => return None,
+        };
+        (number < numbers.end).then_some(number)
+    }
+
+    /// How many of these records come after the others, if they come as they stand.
+    #[inline(always)]
+    pub(crate) fn rotation(
         &self,
-        set: &RecordSet<'i>,
-        selection: &Selection<'i>,
-    ) -> Option<&'i [u8]> {
-        let numbers = nearest(selection, self.location, set.count());
-        let candidates = Candidates::new(set, selection, numbers);
-        Some(record(set, candidates.data, self.first_of(&candidates)?))
+        selection: &Selection<'_>,
+        numbers: &Range<usize>,
+    ) -> Option<usize> {
+        let is_plain = selection.order == Order::Random && !selection.has_weights();
+        is_plain.then(|| below(self.draw, numbers.len()))
     }
 
-    /// A number below `sides`, which the random number decides.
-    fn below(&self, sides: usize) -> usize {
-        ((self.draw >> 32) as usize * sides) >> 32
-    }
-
-    /// The candidate that comes first.
-    #[inline]
-    fn first_of(&self, candidates: &Candidates<'_, '_>) -> Option<usize> {
-        match candidates.selection.order {
-            Order::Weighted if candidates.total > 0 => {
-                let mut left = (u128::from(self.draw) * u128::from(candidates.total)) >> 64;
-                candidates.numbers.clone().find(|number| {
-                    let weight = u128::from(candidates.selection.weight(*number));
-                    let is_it = left < weight;
-                    left = left.wrapping_sub(weight);
-                    is_it
-                })
-            }
-            Order::Hash => {
-                let seed = self.seed(candidates);
-                let ranks = candidates.numbers().map(|number| candidates.rank(seed, number));
-                ranks.min_by(Rank::cmp).map(|rank| rank.number.into())
-            }
-            _ if candidates.total == 0 => {
-                Some(candidates.numbers.start + self.below(candidates.numbers.len()))
-                    .filter(|number| *number < candidates.numbers.end)
-            }
-            _ => {
-                let all = candidates.numbers();
-                all.clone().nth(self.below(all.count()))
+    /// Which of these records has the lowest number.
+    #[inline(always)]
+    fn first_by_hash(&self, selection: &Selection<'_>, numbers: &Range<usize>) -> usize {
+        let (seed, mut first, mut least) = (self.seed(selection), 0, u64::MAX);
+        for (at, hash) in selection.hashes(numbers).enumerate() {
+            let number = spread(seed ^ hash);
+            if number < least {
+                (first, least) = (at, number);
             }
         }
+        first
     }
 
-    /// Passes on the first candidates in their order.
+    /// Which of these records has the lowest score.
+    #[inline(always)]
+    fn first_by_score(&self, selection: &Selection<'_>, numbers: &Range<usize>) -> usize {
+        let (seed, mut first, mut least) = (self.seed(selection), 0, u64::MAX);
+        // No record whose number is above this bound has a lower score.
+        let mut bound = u64::MAX;
+        for (at, (hash, inverse)) in selection.weighed_hashes(numbers).enumerate() {
+            let number = spread(seed ^ hash);
+            if high_half(number, inverse) >= bound {
+                continue;
+            }
+            let score = score(number, inverse);
+            if score < least {
+                (first, least) = (at, score);
+                bound = least.saturating_mul(1 << SCORE_BITS);
+            }
+        }
+        first
+    }
+
+    /// Passes on the first of these records in their order, without those of weight 0 if there are
+    /// others.
     #[inline(never)]
     fn ordered<E>(
         &self,
-        candidates: &Candidates<'_, '_>,
-        others: usize,
+        selection: &Selection<'_>,
+        numbers: Range<usize>,
         put: &mut dyn FnMut(usize) -> Result<(), E>,
     ) -> Result<(), E> {
-        let seed = self.seed(candidates);
-        let mut ranks = [Rank { exponent: 0, weight: 1, number: 0 }; ORDERED_MAX];
-        let mut len = 0;
-        for (rank, number) in ranks.iter_mut().zip(candidates.numbers()) {
-            *rank = candidates.rank(seed, number);
+        let (total, others) = (selection.weight_of(&numbers), usize::from(selection.others));
+        let candidates = numbers.filter(|number| total == 0 || selection.weight(*number) > 0);
+        if selection.order == Order::Random {
+            let start = below(self.draw, candidates.clone().count());
+            let rest = candidates.clone().skip(start);
+            return rest.chain(candidates.take(start)).take(others).try_for_each(put);
+        }
+        let seed = self.seed(selection);
+        let (mut ranks, mut len) = ([(0, 0); ORDERED_MAX], 0);
+        for (rank, number) in ranks.iter_mut().zip(candidates) {
+            // By weight, chance alone decides.
+            let hash = selection.hashes(&(number..number + 1)).next();
+            let hash = spread(seed ^ hash.unwrap_or_else(|| mix(number as u64 + 1)));
+            let inverse = inverse_of(selection.weight(number));
+            *rank = (if total == 0 { hash } else { score(hash, inverse) }, number);
             len += 1;
         }
-        ranks[..len].sort_unstable_by(Rank::cmp);
-        ranks[..len].iter().take(others).try_for_each(|rank| put(rank.number.into()))
+        ranks[..len].sort_unstable();
+        ranks[..len].iter().take(others).try_for_each(|(_, number)| put(*number))
     }
 
-    /// What decides the ranks besides the records: the random number, or the client's network.
-    fn seed(&self, candidates: &Candidates<'_, '_>) -> u64 {
-        let network = match (candidates.selection.order, self.client.to_canonical()) {
+    /// What decides the order besides the records: the random number, or the client's network.
+    #[inline(always)]
+    fn seed(&self, selection: &Selection<'_>) -> u64 {
+        let network = match (selection.order, self.client.to_canonical()) {
             (Order::Weighted | Order::Random, _) => return self.draw,
             (Order::Hash, IpAddr::V4(client)) => client.to_bits().into(),
             (Order::Hash, IpAddr::V6(client)) => {
                 1 << 63 | (client.to_bits() >> (128 - SITE_LEN)) as u64
             }
         };
-        mix(candidates.selection.key ^ network)
+        mix(selection.key ^ network)
     }
 }
 
-impl<'s, 'i> Candidates<'s, 'i> {
-    #[inline]
-    fn new(set: &'s RecordSet<'i>, selection: &'s Selection<'i>, numbers: Range<usize>) -> Self {
-        let total = match selection.has_weights() {
-            true => numbers.clone().map(|number| u64::from(selection.weight(number))).sum(),
-            false => 0,
-        };
-        Self { set, selection, numbers, data: set.data(), total }
-    }
-
-    /// The numbers of the records, without those of weight 0 if there are others.
-    #[inline]
-    fn numbers(&self) -> impl Iterator<Item = usize> + Clone + use<'_, 's, 'i> {
-        let numbers = self.numbers.clone();
-        numbers.filter(|number| self.total == 0 || self.selection.weight(*number) > 0)
-    }
-
-    #[inline]
-    fn rank(&self, seed: u64, number: usize) -> Rank {
-        let hash = mix(seed ^ fold(record(self.set, self.data, number)));
-        let (exponent, weight) = match self.total {
-            0 => (!hash, 1),
-            _ => (exponent(hash), self.selection.weight(number)),
-        };
-        Rank { exponent, weight, number: number as u16 }
-    }
-}
-
-impl Rank {
-    /// The order; equal ones come in that of the records.
-    fn cmp(&self, other: &Self) -> Ordering {
-        let own = self.exponent.wrapping_mul(other.weight.into());
-        let theirs = other.exponent.wrapping_mul(self.weight.into());
-        own.cmp(&theirs).then(self.number.cmp(&other.number))
-    }
+/// A number below `sides`, which a random number decides.
+#[inline(always)]
+pub(crate) fn below(draw: u64, sides: usize) -> usize {
+    ((draw >> 32) as usize * sides) >> 32
 }
 
 /// How many leading bits of a client's address the order by hash takes in.
@@ -218,18 +193,20 @@ pub(crate) fn hashed_len(client: IpAddr) -> u8 {
 /// The numbers of the records that have the longest path in common with a location, if any has one.
 #[inline]
 pub fn nearest(selection: &Selection<'_>, location: Location, records: usize) -> Range<usize> {
-    let common = selection.groups().map(|group| group.location.common_levels(location)).max();
-    let common = common.unwrap_or_default();
-    if common == 0 {
-        return 0..records;
+    let (mut near, mut most) = (0..records, 0);
+    if location == Location::UNKNOWN {
+        return near;
     }
-    let mut near = selection
-        .groups()
-        .filter(|group| group.location.common_levels(location) == common)
-        .map(|group| usize::from(group.start)..usize::from(group.end));
-    let first = near.next().unwrap_or_default();
-    let end = near.last().map_or(first.end, |last| last.end);
-    first.start.min(records)..end.min(records)
+    for Group { location: place, start, end } in selection.groups() {
+        let common = location.common_levels(place);
+        if common > most {
+            (near, most) = (start.into()..end.into(), common);
+        } else if common == most && most > 0 {
+            // Those of a common path are neighbors.
+            near.end = end.into();
+        }
+    }
+    near.start.min(records)..near.end.min(records)
 }
 
 /// A record of a set with this data by its number; empty: there is none.
@@ -241,28 +218,28 @@ fn record<'i>(set: &RecordSet<'i>, data: &'i [u8], number: usize) -> &'i [u8] {
     }
 }
 
-/// A number from the bytes of a record.
-#[inline]
-fn fold(record: &[u8]) -> u64 {
-    let (words, rest) = record.as_chunks::<8>();
-    let mut last = [0; 8];
-    last[..rest.len()].copy_from_slice(rest);
-    let add = |sum: u64, word: &[u8; 8]| {
-        (sum.rotate_left(29) ^ u64::from_le_bytes(*word)).wrapping_mul(MULTIPLIER)
-    };
-    add(words.iter().fold(record.len() as u64, add), &last)
+/// Both halves of a product with a multiplier without structure (the golden ratio).
+#[inline(always)]
+fn spread(number: u64) -> u64 {
+    let product = u128::from(number) * 0x9e37_79b9_7f4a_7c15;
+    product as u64 ^ (product >> 64) as u64
 }
 
-/// Spreads each bit over all (MurmurHash3's finalizer with the constants of David Stafford).
-#[inline]
-fn mix(number: u64) -> u64 {
-    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ number >> 31
+/// The product of two fractions of 2^64.
+#[inline(always)]
+fn high_half(one: u64, other: u64) -> u64 {
+    ((u128::from(one) * u128::from(other)) >> 64) as u64
 }
 
-/// -log2 of a number as a part of 2^64, with [`LOG_BITS`] behind the point: for uniform numbers an
-/// exponential variable.
+/// An exponential variable of a rate, the weight, from a uniform number: -ln(1 - number) / weight.
+/// At least `high_half(number, inverse) >> SCORE_BITS`, as -ln(1 - x) is at least x and all is
+/// rounded up until the last step.
+#[inline]
+fn score(number: u64, inverse: u64) -> u64 {
+    if inverse == u64::MAX { inverse } else { high_half(exponent(!number) * LN_2, inverse) }
+}
+
+/// -log2 of a number as a part of 2^64, with [`LOG_BITS`] behind the point, rounded up.
 #[inline]
 fn exponent(number: u64) -> u64 {
     let whole = 63 - (number | 1).leading_zeros();

@@ -1,9 +1,9 @@
-//! Fast path for most queries: type A or AAAA, answered by one record or by the zone's SOA. It
+//! Fast path for most queries: type A or AAAA, answered by records or by the zone's SOA. It
 //! writes the same bytes as `solve`, `reply` and `finish`. A property test compares both.
 //!
 //! The name is looked up before its labels are checked: bytes that match a name of the zone are a
 //! valid name. All other queries take the full path, with the message unchanged.
-use crate::choose::Chooser;
+use crate::choose::{Chooser, nearest};
 use crate::cookies::COOKIE_LEN;
 use crate::finish::{PlainOpt, put_header};
 use crate::limits::SOA_LEN_MAX;
@@ -12,10 +12,11 @@ use crate::reply_room::OPT_LEN;
 use crate::rrl::{RrlClass, RrlContent, RrlReply};
 use crate::solve::ZoneRef;
 use crate::{Policy, SmallRng};
+use core::net::{IpAddr, Ipv4Addr};
 use core::ptr;
-use image::{DepthMask, HashKey, Leaf, RecordSet, RelName, Zone, same};
+use image::{DepthMask, HashKey, Leaf, Location, Order, RecordSet, RelName, Zone, same};
 use packet::Packet;
-use wire::limits::PADDED_LEN;
+use wire::limits::{PADDED_LEN, UDP_LEN_MIN};
 use wire::{FastParse, Flags, HEADER_LEN, Name, Rcode, Rtype};
 
 const COOKIE_OPTION_LEN: usize = 4 + COOKIE_LEN;
@@ -25,9 +26,10 @@ const HEAD_LEN: usize = 12;
 /// the reply fits 512 bytes.
 const ROOM_LEN: usize = SOA_LEN_MAX + OPT_LEN + COOKIE_OPTION_LEN;
 const POINTER: u16 = 0xc000;
-/// Counts of the answer and authority section.
-const ANSWER: [u16; 2] = [1, 0];
-const AUTHORITY: [u16; 2] = [0, 1];
+/// The response code of an answer, and counts of the answer and authority section.
+const ANSWER: (Rcode, [u16; 2]) = (Rcode::NoError, [1, 0]);
+/// Where several records end at most, so that every client has room for the reply.
+const RECORDS_END: usize = UDP_LEN_MIN - OPT_LEN - COOKIE_OPTION_LEN;
 
 /// The lookup of a plain query's name in its zone.
 #[derive(Clone, Copy)]
@@ -110,7 +112,8 @@ impl<'w> FastPath<'w> {
 }
 
 /// What all fast replies of a burst have in common.
-pub(crate) struct ShortReplies<'w> {
+pub(crate) struct ShortReplies<'b, 'w> {
+    policy: &'b Policy<'b>,
     key: &'w HashKey,
     /// QR and AA, and RA if recursion is offered; in network order.
     flags: u16,
@@ -119,75 +122,143 @@ pub(crate) struct ShortReplies<'w> {
     soa: Option<(&'w dyn Zone, Option<Soa>)>,
 }
 
-impl<'w> ShortReplies<'w> {
-    pub(crate) fn new(key: &'w HashKey, policy: &Policy<'_>) -> Self {
+impl<'b, 'w> ShortReplies<'b, 'w> {
+    pub(crate) fn new(key: &'w HashKey, policy: &'b Policy<'b>) -> Self {
         let flags = (Flags::QR | Flags::AA | policy.ra_flag()).to_be();
         let opt = PlainOpt::new(policy.udp_size_max);
-        Self { key, flags, opt, soa: None }
+        Self { policy, key, flags, opt, soa: None }
     }
 
-    /// Answers in the query's buffer. Returns the response code and the length, or `None` if the
-    /// full path is needed; the message is then unchanged.
+    /// Answers in the query's buffer. Returns the response code and the length.
+    ///
+    /// # Errors
+    /// The set that answers, if it may have several records, or `None` if the full path is needed;
+    /// the message is then unchanged.
     #[inline(always)]
     pub(crate) fn answer(
         &mut self,
         fast_path: &mut FastPath<'w>,
         fast_parse: &FastParse,
         buf: &mut [u8],
-    ) -> Option<(Rcode, usize)> {
+    ) -> Result<(Rcode, usize), Option<RecordSet<'w>>> {
         let question_end = usize::from(fast_path.question_end);
-        let room = buf.get_mut(question_end..question_end + ROOM_LEN)?.first_chunk_mut()?;
+        let room = buf.get_mut(question_end..question_end + ROOM_LEN).ok_or(None)?;
+        let room: &mut [u8; ROOM_LEN] = room.first_chunk_mut().ok_or(None)?;
         let name = &fast_parse.padded()[..usize::from(fast_path.len)];
-        let (rcode, counts, len) = match Leaf::new(fast_path.leaf).find(fast_path.hash, name) {
+        let (rcode, content) = match Leaf::new(fast_path.leaf).find(fast_path.hash, name) {
             Some(node) => match node.set(fast_parse.rtype) {
+                // Both have an end of their own, without variables.
                 Some(set) if fast_parse.rtype == Rtype::A => {
-                    (Rcode::NoError, ANSWER, put_only::<4>(room, &set)?)
+                    let len = put_only::<4>(room, &set).ok_or(Some(set))?;
+                    let end = self.end(buf, (fast_path, fast_parse), len, ANSWER);
+                    return Ok((Rcode::NoError, end.ok_or(None)?));
                 }
-                Some(set) => (Rcode::NoError, ANSWER, put_only::<16>(room, &set)?),
-                None if node.set(Rtype::CNAME).is_some() => return None,
-                None => {
-                    (Rcode::NoError, AUTHORITY, self.put_soa(fast_path, RrlContent::Empty, room)?)
+                Some(set) => {
+                    let len = put_only::<16>(room, &set).ok_or(Some(set))?;
+                    let end = self.end(buf, (fast_path, fast_parse), len, ANSWER);
+                    return Ok((Rcode::NoError, end.ok_or(None)?));
                 }
+                None if node.set(Rtype::CNAME).is_some() => return Err(None),
+                None => (Rcode::NoError, RrlContent::Empty),
             },
-            None if is_missing(fast_path.zone, name) => {
-                (Rcode::NxDomain, AUTHORITY, self.put_soa(fast_path, RrlContent::Missing, room)?)
-            }
-            None => return None,
+            None if is_missing(fast_path.zone, name) => (Rcode::NxDomain, RrlContent::Missing),
+            None => return Err(None),
         };
-        self.opt.put(room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?);
-        let set = self.flags | (rcode as u16).to_be();
-        put_header(buf, Flags::RD, set, [counts[0], counts[1], fast_parse.has_opt.into()]);
-        let opt_len = if fast_parse.has_opt { OPT_LEN } else { 0 };
-        Some((rcode, question_end + len + opt_len))
+        let len = self.put_soa(fast_path, content, room).ok_or(None)?;
+        let end = self.end(buf, (fast_path, fast_parse), len, (rcode, [0, 1]));
+        Ok((rcode, end.ok_or(None)?))
     }
 
-    /// The same after [`Self::answer`] has returned `None`, if an answer has one record of a set.
-    #[inline(never)]
-    pub(crate) fn answer_chosen(
-        key: &'w HashKey,
-        fast_path: &FastPath<'w>,
-        fast_parse: &FastParse,
-        packet: &mut Packet<'_>,
-        (policy, random): (&Policy<'_>, &mut SmallRng),
+    /// Ends a reply behind records of this length: OPT, flags, and counts of the answer and of the
+    /// authority section. Returns its length.
+    #[inline(always)]
+    fn end(
+        &self,
+        buf: &mut [u8],
+        (fast_path, fast_parse): (&FastPath<'w>, &FastParse),
+        len: usize,
+        (rcode, [answers, authority]): (Rcode, [u16; 2]),
     ) -> Option<usize> {
-        let name = &fast_parse.padded()[..usize::from(fast_path.len)];
-        let node = Leaf::new(fast_path.leaf).find(fast_path.hash, name)?;
-        let set = node.set(fast_parse.rtype).filter(RecordSet::has_rules)?;
-        let selection = set.selection().filter(|all| all.first == 0 && all.others == 1)?;
-        let (client, location) = (packet.context.client.ip(), packet.context.location);
-        let location = policy.location(location);
-        let data =
-            Chooser { client, location, draw: random.next() }.choose_one(&set, &selection)?;
-        let question_end = usize::from(fast_path.question_end);
-        let room = packet.buf.get_mut(question_end..question_end + ROOM_LEN)?;
-        let room: &mut [u8; ROOM_LEN] = room.first_chunk_mut()?;
-        let len = HEAD_LEN + data.len();
-        *room.first_chunk_mut()? = record_head(&set, data.len() as u8);
-        room.get_mut(HEAD_LEN..len)?.copy_from_slice(data);
-        let Self { flags, opt, .. } = Self::new(key, policy);
-        opt.put(room.get_mut(len..len + OPT_LEN)?.first_chunk_mut()?);
-        put_header(packet.buf, Flags::RD, flags, [1, 0, fast_parse.has_opt.into()]);
-        Some(question_end + len + if fast_parse.has_opt { OPT_LEN } else { 0 })
+        let end = usize::from(fast_path.question_end) + len;
+        self.opt.put(buf.get_mut(end..end + PlainOpt::ROOM_LEN)?.first_chunk_mut()?);
+        let set = self.flags | (rcode as u16).to_be();
+        put_header(buf, Flags::RD, set, [answers, authority, fast_parse.has_opt.into()]);
+        Some(end + if fast_parse.has_opt { OPT_LEN } else { 0 })
+    }
+
+    /// Answers with records of a set that has several, or of which some are selected. Returns the
+    /// length; `None`: the full path is needed, and the message is unchanged.
+    #[inline(never)]
+    pub(crate) fn answer_set(
+        &self,
+        set: &RecordSet<'w>,
+        parsed: (&FastPath<'w>, &FastParse),
+        packet: &mut Packet<'_>,
+        random: &mut SmallRng,
+    ) -> Option<usize> {
+        match (set.has_rules(), parsed.1.rtype) {
+            (false, Rtype::A) => self.put_all::<4, 16>(set, parsed, packet, random),
+            (false, _) => self.put_all::<16, 28>(set, parsed, packet, random),
+            (true, Rtype::A) => self.put_selected::<4, 16>(set, parsed, packet, random),
+            (true, _) => self.put_selected::<16, 28>(set, parsed, packet, random),
+        }
+    }
+
+    /// Answers with all records, of N bytes of data and R in all, from a random one on.
+    #[inline(never)]
+    fn put_all<const N: usize, const R: usize>(
+        &self,
+        set: &RecordSet<'w>,
+        parsed: (&FastPath<'w>, &FastParse),
+        packet: &mut Packet<'_>,
+        random: &mut SmallRng,
+    ) -> Option<usize> {
+        // The full path draws the same number.
+        let mut draws = random.clone();
+        let start = N * draws.below(set.count());
+        let (before, from) = set.plain_data().split_at_checked(start)?;
+        let answers = put_runs::<N, R>(packet.buf, parsed.0, set, [from, before])?;
+        *random = draws;
+        self.end(packet.buf, parsed, R * answers, (Rcode::NoError, [answers as u16, 0]))
+    }
+
+    /// The same with records that are selected for the client.
+    #[inline(never)]
+    fn put_selected<const N: usize, const R: usize>(
+        &self,
+        set: &RecordSet<'w>,
+        parsed: (&FastPath<'w>, &FastParse),
+        packet: &mut Packet<'_>,
+        random: &mut SmallRng,
+    ) -> Option<usize> {
+        let (data, selection) = set.selected().filter(|(_, selection)| selection.first == 0)?;
+        let mut draws = random.clone();
+        let client = match selection.order {
+            Order::Hash => packet.context.client.ip(),
+            _ => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        };
+        let location = match selection.has_groups() {
+            true => self.policy.location(packet.context.location),
+            false => Location::UNKNOWN,
+        };
+        let chooser = Chooser { client, location, draw: draws.next() };
+        let numbers = nearest(&selection, location, set.count());
+        if selection.others == 1 {
+            let number = chooser.one(&selection, &numbers)?;
+            let run = data.get(N * number..N * number + N)?;
+            put_runs::<N, R>(packet.buf, parsed.0, set, [run, &[]])?;
+            *random = draws;
+            return self.end(packet.buf, parsed, R, ANSWER);
+        }
+        let skipped = N * chooser.rotation(&selection, &numbers)?;
+        let taken = N * numbers.len().min(selection.others.into());
+        let near = data.get(N * numbers.start..N * numbers.end)?;
+        let (before, from) = near.split_at_checked(skipped)?;
+        let first = from.len().min(taken);
+        let runs = [from.get(..first)?, before.get(..taken - first)?];
+        let answers = put_runs::<N, R>(packet.buf, parsed.0, set, runs)?;
+        *random = draws;
+        self.end(packet.buf, parsed, R * answers, (Rcode::NoError, [answers as u16, 0]))
     }
 
     /// Puts the SOA of a negative answer.
@@ -227,16 +298,54 @@ pub(crate) fn put_cookie(buf: &mut [u8], len: usize, cookie: &[u8; COOKIE_LEN]) 
 #[inline(always)]
 fn put_only<const N: usize>(room: &mut [u8; ROOM_LEN], set: &RecordSet<'_>) -> Option<usize> {
     let data: [u8; N] = set.plain_data().try_into().ok()?;
-    *room.first_chunk_mut()? = record_head(set, N as u8);
+    let (first, last) = record_head::<N>(set);
+    *room.first_chunk_mut()? = first.to_ne_bytes();
+    *room[8..].first_chunk_mut()? = last.to_ne_bytes();
     *room[HEAD_LEN..].first_chunk_mut()? = data;
     Some(HEAD_LEN + N)
 }
 
-/// What stands before the data of a record at the question's name.
+/// Puts the records of two runs, with N bytes of data and R in all, at the question's name. Returns
+/// how many there are; `None`: they do not fit, and nothing is changed.
 #[inline(always)]
-fn record_head(set: &RecordSet<'_>, data_len: u8) -> [u8; HEAD_LEN] {
-    let [t0, t1, l0, l1, l2, l3, ..] = *set.head();
-    [0xc0, HEADER_LEN as u8, t0, t1, 0, 1, l0, l1, l2, l3, 0, data_len]
+fn put_runs<const N: usize, const R: usize>(
+    buf: &mut [u8],
+    fast_path: &FastPath<'_>,
+    set: &RecordSet<'_>,
+    runs: [&[u8]; 2],
+) -> Option<usize> {
+    let buf: &mut [u8; UDP_LEN_MIN] = buf.first_chunk_mut()?;
+    let room = buf.get_mut(usize::from(fast_path.question_end)..RECORDS_END)?;
+    let answers = (runs[0].len() + runs[1].len()) / N;
+    let mut records = room.get_mut(..R * answers)?.as_chunks_mut::<R>().0.iter_mut();
+    let head = record_head::<N>(set);
+    for run in runs {
+        for data in run.as_chunks::<N>().0 {
+            put_record(records.next()?, head, data);
+        }
+    }
+    Some(answers)
+}
+
+/// Puts a record: what stands before its data, and these.
+#[inline(always)]
+fn put_record<const N: usize, const R: usize>(
+    record: &mut [u8; R],
+    head: (u64, u32),
+    data: &[u8; N],
+) {
+    record[..8].copy_from_slice(&head.0.to_ne_bytes());
+    record[8..HEAD_LEN].copy_from_slice(&head.1.to_ne_bytes());
+    record[HEAD_LEN..].copy_from_slice(data);
+}
+
+/// What stands before an address of N bytes at the question's name, in two words.
+#[inline(always)]
+fn record_head<const N: usize>(set: &RecordSet<'_>) -> (u64, u32) {
+    let [_, rtype] = if N == 4 { Rtype::A.0.to_be_bytes() } else { Rtype::AAAA.0.to_be_bytes() };
+    let [_, _, l0, l1, l2, l3, ..] = *set.head();
+    let first = u64::from_ne_bytes([0xc0, HEADER_LEN as u8, 0, rtype, 0, 1, l0, l1]);
+    (first, u32::from_ne_bytes([l2, l3, 0, N as u8]))
 }
 
 /// Whether bytes that the zone does not contain are a name that does not exist and that no wildcard

@@ -51,8 +51,11 @@ impl PlainOpt {
         Self(u64::from_ne_bytes([0, 0, 41, s0, s1, 0, 0, 0]))
     }
 
+    /// Bytes that are written: one more than the record has, to be two words.
+    pub(crate) const ROOM_LEN: usize = OPT_LEN + 1;
+
     #[inline(always)]
-    pub(crate) fn put(self, room: &mut [u8; OPT_LEN]) {
+    pub(crate) fn put(self, room: &mut [u8; Self::ROOM_LEN]) {
         let (first, last) = room.split_at_mut(size_of::<u64>());
         first.copy_from_slice(&self.0.to_ne_bytes());
         last.fill(0);

@@ -358,7 +358,7 @@ fn admit<'k, 'p>(
 }
 
 /// A small generator (xorshift64*, Vigna 2014), for the choice and the order of records only.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct SmallRng(u64);
 
 impl SmallRng {
@@ -374,6 +374,6 @@ impl SmallRng {
     /// A uniform number below `sides`.
     #[inline]
     pub(crate) fn below(&mut self, sides: usize) -> usize {
-        ((self.next() >> 32) as usize * sides) >> 32
+        choose::below(self.next(), sides)
     }
 }

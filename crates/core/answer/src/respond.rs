@@ -79,40 +79,30 @@ impl<'w> Responder<'_, '_, 'w> {
         for (((packet, fast_parse), query), disposition) in
             packets.iter_mut().zip(fast_parses).zip(queries).zip(dispositions)
         {
-            if let Disposition::Fast(fast_path) = disposition
-                && let Some((rcode, len)) = short_replies.answer(fast_path, fast_parse, packet.buf)
+            let set = match disposition {
+                Disposition::Fast(fast_path) => {
+                    match short_replies.answer(fast_path, fast_parse, packet.buf) {
+                        Ok((rcode, len)) => {
+                            (packet.len, packet.verdict) = (len, Verdict::Reply);
+                            answer_counts.count(rcode, fast_parse.rtype == Rtype::AAAA);
+                            continue;
+                        }
+                        Err(set) => set.map(|set| (set, &*fast_path)),
+                    }
+                }
+                Disposition::Cached(_) => continue,
+                _ => None,
+            };
+            if let Some((set, fast_path)) = set
+                && let parsed = (fast_path, fast_parse)
+                && let Some(len) = short_replies.answer_set(&set, parsed, packet, &mut self.random)
             {
                 (packet.len, packet.verdict) = (len, Verdict::Reply);
-                answer_counts.count(rcode, fast_parse.rtype == Rtype::AAAA);
-            } else if !matches!(disposition, Disposition::Cached(_)) {
-                let parsed = (fast_parse, query);
-                self.answer_other(classifier, parsed, disposition, packet, answer_counts);
-            }
-        }
-    }
-
-    /// Answers with one record of a set, or on the full path. Not inlined, and without the state of
-    /// plain replies, so that these do not pay for it.
-    #[inline(never)]
-    fn answer_other(
-        &mut self,
-        classifier: &mut Classifier<'_, 'w>,
-        (fast_parse, query): (&FastParse, &mut Query),
-        disposition: &mut Disposition<'w>,
-        packet: &mut Packet<'_>,
-        answer_counts: &mut AnswerCounts,
-    ) {
-        if let Disposition::Fast(fast_path) = disposition {
-            let chance = (self.policy, &mut self.random);
-            let chosen =
-                ShortReplies::answer_chosen(self.key, fast_path, fast_parse, packet, chance);
-            if let Some(len) = chosen {
-                (packet.len, packet.verdict) = (len, Verdict::Reply);
                 answer_counts.count(Rcode::NoError, fast_parse.rtype == Rtype::AAAA);
-                return;
+            } else {
+                self.answer_fully(classifier, query, disposition, packet, answer_counts);
             }
         }
-        self.answer_fully(classifier, query, disposition, packet, answer_counts);
     }
 
     /// Answers a packet on the full path.

@@ -60,12 +60,10 @@ impl<'a> Leaf<'a> {
     #[inline]
     pub fn find(&self, hash: u64, name: &[u8]) -> Option<Node<'a>> {
         let mut nodes = self.span(hash)?;
-        while let [l0, l1, name_len, rest @ ..] = nodes {
+        // A node of this name has no fewer bytes.
+        while let [l0, l1, name_len, theirs @ ..] = nodes.get(..NODE_HEAD_LEN + name.len())? {
             let len = usize::from(u16::from_le_bytes([*l0, *l1]));
-            if usize::from(*name_len) == name.len()
-                && let Some(theirs) = rest.get(..name.len())
-                && same(theirs, name)
-            {
+            if usize::from(*name_len) == name.len() && same(theirs, name) {
                 return nodes.get(..len).map(Node::new);
             }
             nodes = nodes.get(len.max(NODE_HEAD_LEN)..)?;

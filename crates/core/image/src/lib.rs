@@ -24,7 +24,9 @@ pub use node::{
     DECLARED_BITS, Declared, HAS_RULES, NODE_HEAD_LEN, Node, RecordSet, Records, SET_HEAD_LEN,
 };
 pub use rewrites::{RewriteRule, Rewrites};
-pub use selection::{Group, Groups, ORDERED_MAX, Order, SELECTION_HEAD_LEN, Selection};
+pub use selection::{
+    Group, Groups, ORDERED_MAX, Order, SELECTION_HEAD_LEN, Selection, inverse_of, mix, record_hash,
+};
 pub use zone::{
     DepthMask, LabelStep, Nsec3Params, RelName, Route, Tree, Zone, ZoneFacts, ZoneTable,
 };

@@ -85,7 +85,14 @@ impl Location {
     /// How many of the first levels two locations have in common.
     #[inline]
     pub const fn common_levels(self, other: Self) -> u32 {
-        let (same, own) = ((self.0 ^ other.0).leading_zeros() / 32, self.levels());
+        let differing = self.0 ^ other.0;
+        // Most differ early.
+        let same = match ((differing >> 96) as u32, (differing >> 64) as u32) {
+            (0, 0) => differing.leading_zeros() / 32,
+            (0, _) => 1,
+            _ => return 0,
+        };
+        let own = self.levels();
         if same < own { same } else { own }
     }
 

@@ -179,10 +179,18 @@ impl<'a> RecordSet<'a> {
 
     /// How an answer is selected from its records; `None`: it has all.
     pub fn selection(&self) -> Option<Selection<'a>> {
-        Selection::unpack(self.rules(), self.count())
+        self.selected().map(|(_, selection)| selection)
+    }
+
+    /// The same with the packed data of all records.
+    #[inline(always)]
+    pub fn selected(&self) -> Option<(&'a [u8], Selection<'a>)> {
+        let (data, rules) = self.split()?;
+        Some((data, Selection::unpack(rules, self.count())?))
     }
 
     /// The records and the rules of a set with rules.
+    #[inline]
     fn split(&self) -> Option<(&'a [u8], &'a [u8])> {
         if !self.has_rules() {
             return None;

@@ -2,11 +2,13 @@
 //!
 //! A query with an unknown option is valid (RFC 6891 §6.1.2) but not plain, and a message with
 //! little space behind it cannot be parsed fast. Both take the full path.
-use crate::common::{Burst, RD, key, load, message, name, opt};
-use answer::{AnswerCounts, CookieSecret, NoForwarding, Policy};
+use crate::common::{Burst, NOW, RD, key, load, message, name, opt};
+use answer::{AnswerCounts, CookieSecret, NoForwarding, Now, Policy};
 use compile::{Image, Zone};
+use packet::Transport;
+use std::collections::HashSet;
 use std::sync::Arc;
-use wire::{Name, NameBuf, Rtype};
+use wire::{HEADER_LEN, Name, NameBuf, Rtype};
 
 /// An option of the range for local use, without data.
 const UNKNOWN: [u8; 4] = [0xfd, 0xe9, 0, 0];
@@ -139,6 +141,49 @@ fn names(in_turns: bool) -> Vec<Vec<u8>> {
         true => PREFIXES.iter().flat_map(|p| ZONES.iter().map(move |z| bytes(z.0, p))).collect(),
         false => ZONES.iter().flat_map(|z| PREFIXES.iter().map(move |p| bytes(z.0, p))).collect(),
     }
+}
+
+/// Sets of as many addresses as 512 bytes have room for, of fewer and of more: the records, the one
+/// that comes first, and the truncation are those of a zone with a delegation, which is never fast.
+#[test]
+fn sets_of_addresses_are_those_of_the_full_path() {
+    let (key, mut image) = (key(), Image::new(key()));
+    let zone = |n: u32, rest: &str| {
+        let sets = ["A 192.0.2.", "AAAA ::"].map(|data| {
+            let records = (0..n).map(|last| format!("s 5 {data}{last}\n"));
+            records.collect::<String>()
+        });
+        format!("@ 30 SOA ns h 1 2 3 4 20\n@ 30 NS ns\nns 5 A 192.0.2.1\n{rest}{}", sets.concat())
+    };
+    let secrets = [CookieSecret([7; 16])];
+    let policy = Policy { cookie_secrets: &secrets, ..Policy::default() };
+    let cookie = [&[0, 10, 0, 8][..], b"12345678"].concat();
+    let (mut whole, mut cut, mut firsts) = (0, 0, HashSet::new());
+    for n in 2..36 {
+        image.put_zone(Arc::new(load(&key, "fast.test.", &zone(n, ""))));
+        image.put_zone(Arc::new(load(&key, "full.test.", &zone(n, "sub 5 NS ns\n"))));
+        for (case, options) in
+            [None, Some(&[][..]), Some(&cookie)].into_iter().cycle().enumerate().take(24)
+        {
+            let rtype = if case % 2 == 0 { Rtype::A } else { Rtype::AAAA };
+            let (seed, room) = ((u64::from(n) << 32) + case as u64 + 1, [512, 1232][case / 6 % 2]);
+            let transport = [Transport::Datagram, Transport::Stream][case / 12];
+            let now = Now { seed: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15), ..NOW };
+            let burst = Burst { room, now, transport, ..Burst::new(&image, &policy) };
+            let answer = |origin: &str| {
+                let owner = name(&format!("s.{origin}")).as_name().as_bytes().to_vec();
+                let (_, mut reply, counts) = burst.send_one(&query(&owner, rtype, options));
+                reply.drain(HEADER_LEN..HEADER_LEN + owner.len());
+                (reply, counts)
+            };
+            let ((fast, counts), full) = (answer("fast.test."), answer("full.test."));
+            assert_eq!((&fast, counts), (&full.0, full.1), "{n} {rtype} {case}");
+            let is_whole = u32::from(fast[7]) == n;
+            (whole, cut) = (whole + u32::from(is_whole), cut + u32::from(!is_whole));
+            firsts.insert(fast[HEADER_LEN + 4 + 15]);
+        }
+    }
+    assert!(whole > 400 && cut > 100 && firsts.len() > 20, "{whole} {cut} {}", firsts.len());
 }
 
 fn compare(fast: &[Vec<u8>], full: &[Vec<u8>]) {

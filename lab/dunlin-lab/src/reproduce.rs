@@ -7,7 +7,7 @@ use crate::bench::{Bench, beside};
 use crate::bundles::{header, list_changes, write};
 use crate::compare::Bar;
 use crate::fabric::Plan;
-use crate::load::{DPDK_LIBRARY, seconds};
+use crate::load::seconds;
 use crate::signals::stop_when_interrupted;
 use crate::sweep::missing_counters;
 use clap::Args;
@@ -61,9 +61,6 @@ pub struct Reproduce {
     /// Path of a program that is not in PATH.
     #[arg(long, value_name = "SERVER=PATH", value_parser = crate::compare::binary)]
     binary: Vec<(String, PathBuf)>,
-    /// The library of DPDK's calls, for Dunlin on DPDK in the study kdns.
-    #[arg(long, value_name = "FILE", default_value = DPDK_LIBRARY)]
-    library: PathBuf,
     /// Bundle to write; its report gets the same name with .html. Default: STUDY.json.
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
@@ -96,8 +93,6 @@ pub struct Reproduction<'a> {
     /// What closed loops are measured beside.
     echo: Option<EchoBaseline>,
     binaries: BTreeMap<String, PathBuf>,
-    /// The library of DPDK's calls.
-    pub library: &'a Path,
     stop: &'a AtomicBool,
     bar: Bar,
     /// About how many runs there will be.
@@ -142,11 +137,7 @@ impl Reproduction<'_> {
         let mut settings = BTreeMap::from([("step".to_owned(), key.to_owned())]);
         if let LoadMode::Closed { outstanding, .. } = load.when {
             let plural = if load.channels == 1 { "" } else { "s" };
-            let by = match load.path {
-                lab_load::Path::Xdp => " by AF_XDP",
-                lab_load::Path::Dpdk => " by DPDK",
-                _ => "",
-            };
+            let by = if load.path == lab_load::Path::Xdp { " by AF_XDP" } else { "" };
             let client =
                 format!("{} socket{plural} and {outstanding} outstanding{by}", load.channels);
             settings.insert("client".into(), client);
@@ -308,7 +299,8 @@ pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
     let mut header = header(&title, Vec::new(), 1)?;
     header.remarks.extend(missing_counters());
     header.remarks.extend(command.remark.iter().cloned());
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = AtomicBool::new(false);
+    let stop = Arc::new(stop);
     stop_when_interrupted(stop.clone())?;
     let bench = Bench::new(command.server_cpus.clone(), command.client_cpus.clone())?;
     let cpu = header.manifest.cpu.clone();
@@ -323,7 +315,6 @@ pub fn run(command: &Reproduce) -> Result<ExitCode, Box<dyn Error>> {
         remarks: Vec::new(),
         echo: None,
         binaries: command.binaries(),
-        library: &command.library,
         stop: &stop,
         bar: Bar::new(),
         expected: 60 * repeats / 3,

@@ -7,7 +7,7 @@ use lab_host::namespace;
 use lab_load::arrivals::{Arrivals, Rate, Spacing};
 use lab_load::names::{Order, QuestionSet, QuestionSpec};
 use lab_load::query::QueryFormat;
-use lab_load::{DpdkPeer, LoadMode, Options, Oracle, QuerySource};
+use lab_load::{LoadMode, Options, Oracle, QuerySource};
 use lab_report::study::Range;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -29,19 +29,13 @@ const SILENT: (Ipv4Addr, u16) = (Ipv4Addr::new(127, 0, 0, 54), 5_302);
 const HANGING: f64 = 1_000.0;
 const HANGING_BURST: u32 = 10;
 
-/// Servers in the order of the article; the second Dunlin receives by AF_XDP, the third one by DPDK
-/// on a memif, whose other end is the generator's.
-const SERVERS: [(&str, &str); 5] = [
+/// Servers in the order of the article; the second Dunlin receives by AF_XDP.
+const SERVERS: [(&str, &str); 4] = [
     ("dunlin", "dunlin"),
     ("dunlin AF_XDP", "dunlin-xdp"),
-    (DPDK, "dunlin"),
     ("bind", "bind"),
     ("coredns", "coredns"),
 ];
-
-const DPDK: &str = "dunlin DPDK";
-/// The Ethernet address of its memif.
-const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x53];
 
 struct Article {
     hosts: Hosts,
@@ -73,7 +67,7 @@ pub fn run(study: &mut Reproduction<'_>) -> Result<(), String> {
     for (key, title, original, outstanding, names) in steps {
         study.step(key, title, original);
         for (label, name) in SERVERS {
-            let server = match article.start_row(study, label, name) {
+            let server = match article.start(study, name, "") {
                 Ok(server) => server,
                 Err(why) => {
                     let why = why.lines().next().unwrap_or_default();
@@ -85,7 +79,6 @@ pub fn run(study: &mut Reproduction<'_>) -> Result<(), String> {
                 }
             };
             let load = article.load(study, names, outstanding)?;
-            let load = if label == DPDK { article.by_dpdk(study, load) } else { load };
             for _ in 0..study.repeats {
                 let range = study.run(label, outstanding as f64, &load)?;
                 if (key, label) == ("one-name", "dunlin") {
@@ -155,52 +148,6 @@ impl Article {
             netns: Some(self.hosts.options().namespace(Side::Server)),
             interface: Some(self.hosts.options().device(Side::Server)),
         })
-    }
-
-    /// Starts the server of a row.
-    fn start_row(
-        &self,
-        study: &Reproduction<'_>,
-        label: &str,
-        name: &str,
-    ) -> Result<Server, String> {
-        if label != DPDK {
-            return self.start(study, name, "");
-        }
-        let library = study.library.display();
-        if !study.library.exists() {
-            return Err(format!("{library} is missing: install dunlin-dpdk, or --library FILE"));
-        }
-        let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
-        let more = format!(
-            "[dpdk]\nlibrary = \"{library}\"\nhuge_pages = false\n\
-             devices = [\"{},mac={mac}\"]\n",
-            self.memif("server")
-        );
-        let kind = ServerKind::named(name)?;
-        let setup = self.setup(&self.zone)?;
-        let config = kind.config(&setup)? + &more;
-        let config = config.replacen("[server]\n", "[server]\nport = \"dpdk\"\n", 1);
-        // One that was killed has left it.
-        let _ = std::fs::remove_file(setup.folder.join("memif"));
-        let from = self.hosts.options().namespace(Side::Client);
-        kind.start_with(&config, &study.binary(kind)?, &setup, Some(&from))
-    }
-
-    /// An end of the memif between the server and the generator.
-    fn memif(&self, role: &str) -> String {
-        let socket = self.folder.join("server/memif");
-        format!("net_memif0,role={role},socket={},socket-abstract=no", socket.display())
-    }
-
-    /// The same load by DPDK.
-    fn by_dpdk(&self, study: &Reproduction<'_>, load: Options) -> Options {
-        let peer = DpdkPeer {
-            device: self.memif("client") + ",rsize=14",
-            server_mac: MAC,
-            library: study.library.to_owned(),
-        };
-        Options { path: lab_load::Path::Dpdk, dpdk: Some(peer), ..load }
     }
 
     /// Starts a server of this zone; `more` is added to its config.

@@ -12,6 +12,7 @@ mod access;
 mod binaries;
 mod client;
 mod commands;
+mod definitions;
 mod guard;
 mod node;
 pub mod objects;

@@ -94,7 +94,9 @@ pub fn ready_status(addresses: &[&str]) -> Value {
 pub(crate) fn collection(object: &Value) -> Option<String> {
     let (api, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
     let plural = match kind.to_ascii_lowercase() {
-        kind if kind.ends_with('y') => format!("{}ies", &kind[..kind.len() - 1]),
+        kind if kind.ends_with("cy") || kind.ends_with("ry") => {
+            format!("{}ies", &kind[..kind.len() - 1])
+        }
         kind if kind.ends_with('s') => format!("{kind}es"),
         kind => format!("{kind}s"),
     };

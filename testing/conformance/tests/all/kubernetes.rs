@@ -78,7 +78,8 @@ fn run(cluster: &Cluster, seed: u64, queries: usize, rules: &[Reason]) -> Result
         }
         let is_first = !ROUNDS[..round].iter().any(|(_, ours)| ours.contains("multicluster"));
         if ours.contains("multicluster") && is_first {
-            define_imports(cluster);
+            let group = "multicluster.x-k8s.io";
+            cluster.define(group, "ServiceImport", "serviceimports", &["v1alpha1"]);
             for object in generated.imports(&mut random) {
                 create(cluster, &object, &mut generated);
             }
@@ -129,24 +130,6 @@ fn create(cluster: &Cluster, object: &Value, generated: &mut Generated) {
         let path = format!("/api/v1/namespaces/{namespace}/pods/{name}/status");
         cluster.patch(&path, &json!({ "status": status }));
     }
-}
-
-/// Defines ServiceImport as KEP-1645 does, as far as servers of names read it.
-fn define_imports(cluster: &Cluster) {
-    let schema = json!({ "openAPIV3Schema":
-        { "type": "object", "x-kubernetes-preserve-unknown-fields": true } });
-    let note = "unapproved, for a test";
-    cluster.create(&json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": { "name": "serviceimports.multicluster.x-k8s.io",
-                      "annotations": { "api-approved.kubernetes.io": note } },
-        "spec": { "group": "multicluster.x-k8s.io", "scope": "Namespaced",
-            "names": { "plural": "serviceimports", "singular": "serviceimport",
-                       "kind": "ServiceImport", "listKind": "ServiceImportList" },
-            "versions": [{ "name": "v1alpha1", "served": true, "storage": true,
-                           "schema": schema }] } }));
-    let path = "/apis/multicluster.x-k8s.io/v1alpha1/serviceimports";
-    wait::until_ok("ServiceImport is served", || cluster.get(path));
 }
 
 const NXDOMAIN: u16 = 3;

@@ -7,6 +7,7 @@ mod api;
 mod connection;
 mod event;
 pub mod limits;
+mod list;
 #[cfg(any(test, feature = "lying-server"))]
 #[allow(missing_docs, reason = "for tests only")]
 pub mod lying;
@@ -16,5 +17,6 @@ mod rights;
 pub use api::{Api, ApiError, encode};
 pub use connection::{Access, Connection, causes};
 pub use event::{Event, Subject, seconds};
+pub use list::ListOf;
 pub use messages::Messages;
 pub use rights::{Feature, Rights};

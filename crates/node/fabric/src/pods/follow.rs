@@ -4,7 +4,7 @@ use crate::limits::{OBJECTS_MAX, OBJECTS_PAGE};
 use futures_util::StreamExt;
 use http::Request;
 use kube::core::WatchEvent;
-use kube_api::{Api, ApiError, Messages, encode};
+use kube_api::{Api, ApiError, ListOf, Messages, encode};
 use serde::Deserialize;
 use std::io;
 use std::path::PathBuf;
@@ -27,20 +27,6 @@ const PAUSE: Duration = Duration::from_secs(1);
 pub(crate) struct Access {
     pub kubeconfig: Option<PathBuf>,
     pub node: String,
-}
-
-#[derive(Deserialize)]
-struct List {
-    metadata: ListMetadata,
-    items: Vec<Object>,
-}
-
-#[derive(Deserialize)]
-struct ListMetadata {
-    #[serde(default, rename = "resourceVersion")]
-    version: String,
-    #[serde(default)]
-    r#continue: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -160,21 +146,12 @@ impl PodRules {
     }
 }
 
-/// All objects of a kind, page by page.
+/// All objects of a kind, and the revision of the list.
 async fn list(api: &Api, kind: Kind, selector: &str) -> Result<(Vec<Object>, String), ApiError> {
-    let (mut all, mut next) = (Vec::new(), String::new());
-    loop {
-        let path = format!("{}?limit={OBJECTS_PAGE}{selector}{next}", kind.path());
-        let page: List = api.get(&path).await?;
-        all.extend(page.items);
-        if all.len() > OBJECTS_MAX {
-            return Err(ApiError::Other(format!("{path}: more than {OBJECTS_MAX} objects")));
-        }
-        match page.metadata.r#continue.filter(|token| !token.is_empty()) {
-            Some(token) => next = format!("&continue={}", encode(&token)),
-            None => return Ok((all, page.metadata.version)),
-        }
-    }
+    let mut all = Vec::new();
+    let of = ListOf { path: kind.path(), selector, page: OBJECTS_PAGE, max: OBJECTS_MAX };
+    let version = api.list(of, |object| all.push(object)).await?;
+    Ok((all, version))
 }
 
 /// Fails where policies of other kinds may hold.

@@ -3,7 +3,7 @@ use crate::limits::{NODES_MAX, NODES_PAGE};
 use futures_util::StreamExt;
 use http::Request;
 use kube::core::WatchEvent;
-use kube_api::{Api, ApiError, encode};
+use kube_api::{Api, ApiError, ListOf, encode};
 use scale_rules::Nodes;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
@@ -64,20 +64,6 @@ struct Status {
 struct Condition {
     r#type: String,
     status: String,
-}
-
-#[derive(Deserialize)]
-struct List {
-    metadata: ListMetadata,
-    items: Vec<Object>,
-}
-
-#[derive(Deserialize)]
-struct ListMetadata {
-    #[serde(default, rename = "resourceVersion")]
-    version: String,
-    #[serde(default)]
-    r#continue: Option<String>,
 }
 
 /// A node.
@@ -275,23 +261,13 @@ async fn follow(
     }
 }
 
-/// All nodes, page by page.
+/// All nodes, and the revision of the list.
 async fn list(api: &Api, selector: &str) -> Result<(HashMap<String, Node>, String), ApiError> {
     let mut all = HashMap::new();
-    let mut next = String::new();
-    loop {
-        let path = format!("/api/v1/nodes?limit={NODES_PAGE}{selector}{next}");
-        let page: List = api.get(&path).await?;
-        let nodes = page.items.iter().map(|node| (node.metadata.name.clone(), Node::of(node)));
-        all.extend(nodes);
-        if all.len() > NODES_MAX {
-            return Err(ApiError::Other(format!("more than {NODES_MAX} nodes")));
-        }
-        match page.metadata.r#continue.filter(|token| !token.is_empty()) {
-            Some(token) => next = format!("&continue={}", encode(&token)),
-            None => return Ok((all, page.metadata.version)),
-        }
-    }
+    let of = ListOf { path: "/api/v1/nodes", selector, page: NODES_PAGE, max: NODES_MAX };
+    let keep = |node: Object| drop(all.insert(node.metadata.name.clone(), Node::of(&node)));
+    let version = api.list(of, keep).await?;
+    Ok((all, version))
 }
 
 #[cfg(test)]

@@ -263,6 +263,10 @@ mod tests {
         kubernetes.shared = "a"
         kubernetes.shared_addresses = ["cluster_ip"]
         kubernetes.shared_selector = "a"
+        kubernetes.records_from = ["ingresses"]
+        kubernetes.record_zones = { "a.example" = ["shop"] }
+        kubernetes.exports = true
+        kubernetes.max_age = "1h"
         health.allow = ["10.0.0.0/8"]
         health.ttl_max = "5s"
         health.vantage = 3
@@ -298,6 +302,14 @@ mod tests {
                 Some("transfer") if key != "transfer.enabled" => "transfer.enabled = true\n",
                 Some("api") => "store.kind = \"redb\"\n",
                 _ if key == "store.views" => "store.kind = \"redb\"\n",
+                _ if key == "kubernetes.records_from" => {
+                    "kubernetes.zones = [\"cluster.local\"]\n\
+                     kubernetes.record_zones = { \"b.example\" = [\"*\"] }\n"
+                }
+                _ if key == "kubernetes.exports" => {
+                    "kubernetes.zones = [\"cluster.local\"]\n\
+                     kubernetes.multicluster_zones = [\"clusterset.local\"]\n"
+                }
                 Some("kubernetes") if key != "kubernetes.zones" => {
                     "kubernetes.zones = [\"cluster.local\"]\n\
                      check.tcp = { kind = \"tcp\", port = 80 }\n"

@@ -1,4 +1,5 @@
 //! `[kubernetes]`: the names of a cluster, from its API server.
+mod records;
 mod shared;
 
 use super::section::Section;
@@ -10,6 +11,7 @@ use crate::limits::{
     KUBERNETES_ZONES_MAX, TEXT_LEN_MAX,
 };
 use image::Location;
+pub use records::{ObjectRecords, RecordKind, RecordZone};
 pub use shared::{LabelCondition, SharedAddresses, SharedZone};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -68,6 +70,8 @@ pub struct Kubernetes {
     pub hold_time: Duration,
     /// A zone that it shares with other clusters.
     pub shared: SharedZone,
+    /// Objects with records beside Services.
+    pub records: ObjectRecords,
 }
 
 /// Which names services have.
@@ -158,9 +162,11 @@ impl Kubernetes {
                 units::duration(KUBERNETES_HOLD),
             ),
             shared: SharedZone::read(&mut section),
+            records: ObjectRecords::read(&mut section),
         };
         kubernetes.check(&mut section);
         kubernetes.check_shared(&mut section, store == StoreKind::Etcd);
+        kubernetes.check_records(&mut section, store == StoreKind::Etcd);
         section.close();
         kubernetes
     }

@@ -35,7 +35,10 @@ pub use feature::{FEATURE_HELP, Feature};
 pub use file_watch::FileWatch;
 pub use forward::{Cache, Forward, Mode};
 pub use health::{Health, read_check_keys};
-pub use kubernetes::{Compat, Kubernetes, LabelCondition, PodNames, SharedAddresses, SharedZone};
+pub use kubernetes::{
+    Compat, Kubernetes, LabelCondition, ObjectRecords, PodNames, RecordKind, RecordZone,
+    SharedAddresses, SharedZone,
+};
 pub use names::Hosts;
 pub use network::{DenyAnswer, Ecs, Network, NetworkNames, PodSelector};
 pub use operate::{

@@ -84,6 +84,11 @@ pub const NETWORK_POD_LABELS_MAX: usize = 16;
 pub const KUBERNETES_SELECTOR_MAX: usize = 32;
 /// Zones of a Kubernetes cluster.
 pub const KUBERNETES_ZONES_MAX: usize = 16;
+/// How long parts of a cluster may be answered whose writer is away: at least, and at most.
+pub const KUBERNETES_MAX_AGE: (Duration, Duration) =
+    (Duration::from_secs(15 * 60), Duration::from_secs(366 * 24 * 3600));
+/// Zones in which objects of a cluster have records.
+pub const KUBERNETES_RECORD_ZONES_MAX: usize = 256;
 /// Namespaces of a cluster that are named one by one.
 pub const KUBERNETES_NAMESPACES_MAX: usize = 1024;
 /// Announced addresses; each is probed four times a second.

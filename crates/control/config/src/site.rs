@@ -22,7 +22,8 @@ pub struct Site {
     pub location: Option<String>,
     /// Its zones that are served here, in lower case.
     pub zones: Vec<NameBuf>,
-    /// Whether its clusters have parts of the zone `[kubernetes] shared`.
+    /// Whether its clusters have parts of the zone `[kubernetes] shared`, or of one in
+    /// `record_zones`.
     pub shares: bool,
     /// Its etcd.
     pub etcd: Etcd,
@@ -57,7 +58,9 @@ pub(super) fn read_all<'z>(
     let (mut earlier, mut sites) = (Earlier::default(), Vec::new());
     let of_files = zones.map(|zone| (key(zone), Home::File));
     let of_cluster = cluster.zones.iter().chain(&cluster.multicluster_zones);
-    earlier.homes.extend(cluster.shared.origin.iter().map(|zone| (key(zone), Home::Shared)));
+    let of_objects = cluster.records.zones.iter().map(|zone| &zone.origin);
+    let shared = cluster.shared.origin.iter().chain(of_objects);
+    earlier.homes.extend(shared.map(|zone| (key(zone), Home::Shared)));
     earlier.homes.extend(of_cluster.map(|zone| (key(zone), Home::Cluster)));
     earlier.homes.extend(of_files);
     root.sections("site", "[[site]]", SITES_MAX, |mut section| {
@@ -185,18 +188,23 @@ mod tests {
     #[test]
     fn zone_that_clusters_share_may_be_of_several_sites() {
         let shared = "[kubernetes]\nzones = [\"cluster.local\"]\nlocation = \"eu/a\"\n\
-            cluster = \"a\"\nshared = \"svc.example\"\n[server]\ndata_dir = \"d\"\n";
+            cluster = \"a\"\nshared = \"svc.example\"\n\
+            record_zones = { \"apps.example\" = [\"*\"] }\n[server]\ndata_dir = \"d\"\n";
         let site = |name: &str, zones: &str| {
             let local = "endpoints = [\"http://127.0.0.1:2379\"]";
             format!("[[site]]\nname = \"{name}\"\nzones = [{zones}]\n{local}\n")
         };
-        let sites = [site("b", "\"Svc.Example\""), site("c", "\"svc.example\", \"c.example\"")];
+        let sites = [
+            site("b", "\"Svc.Example\""),
+            site("c", "\"svc.example\", \"c.example\""),
+            site("d", "\"apps.example\""),
+        ];
         let text = format!("{shared}{}", sites.concat());
         let config = Config::parse(std::path::Path::new("f"), &text);
         let config = config.unwrap_or_else(|errors| panic!("{}", errors[0]));
         let found: Vec<_> =
             config.sites.iter().map(|site| (site.shares, site.zones.len())).collect();
-        assert_eq!(found, [(true, 0), (true, 1)]);
+        assert_eq!(found, [(true, 0), (true, 1), (true, 0)]);
     }
 
     #[test]

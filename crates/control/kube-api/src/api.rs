@@ -87,12 +87,22 @@ impl Api {
         path: &str,
         body: Option<&Value>,
     ) -> Result<T, ApiError> {
+        self.send(method, path, "application/json", body).await
+    }
+
+    async fn send<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        content: &str,
+        body: Option<&Value>,
+    ) -> Result<T, ApiError> {
         let what = format!("{method} {path}");
         let bytes = body.map(|body| body.to_string().into_bytes()).unwrap_or_default();
         let request = Request::builder()
             .method(method)
             .uri(path)
-            .header("content-type", "application/json")
+            .header("content-type", content)
             .header("accept", "application/json")
             .body(bytes)
             .map_err(|error| ApiError::Other(format!("{what}: {error}")))?;
@@ -131,6 +141,15 @@ impl Api {
     /// As [`Api::call`].
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
         self.call(Method::POST, path, Some(body)).await
+    }
+
+    /// Applies the fields of an object that are in the body (server-side apply). The path has the
+    /// name of their manager.
+    ///
+    /// # Errors
+    /// As [`Api::call`].
+    pub async fn apply(&self, path: &str, body: &Value) -> Result<Value, ApiError> {
+        self.send(Method::PATCH, path, "application/apply-patch+yaml", Some(body)).await
     }
 
     /// The client, for what is not one object.

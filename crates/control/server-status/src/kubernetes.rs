@@ -83,6 +83,10 @@ pub struct ClusterParts {
     pub name: String,
     /// How many objects have parts.
     pub parts: u64,
+    /// When its writer last said that it is there, in seconds since 1970; `None`: it has not.
+    pub heartbeat_seconds: Option<f64>,
+    /// Whether that is so long ago that its parts are left out.
+    pub is_gone: bool,
 }
 
 /// A stream of objects of one kind.

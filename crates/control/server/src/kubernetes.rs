@@ -3,14 +3,16 @@ use crate::documents::Documents;
 use crate::etcd::{EtcdMap, EtcdSettings};
 use crate::sites;
 use crate::store::site_settings;
-use config::{Config, LabelCondition as Condition, SharedAddresses};
+use config::{Config, LabelCondition as Condition, RecordKind, SharedAddresses};
 use data_plane::KnownClients;
 use server_status::KubernetesStatus;
 use source_kube::client::Access;
 use source_kube::clients::{ClientNode, ClientSettings, Clients};
+use source_kube::cluster::parts::PartKind;
 use source_kube::cluster::{Exposed, ObjectName};
 use source_kube::limits::Bounds;
 use source_kube::names::{ClusterZone, Compat, Naming, PodNames};
+use source_kube::record_zones::{RecordZone, RecordZones};
 use source_kube::shared_zone::{AddressKind, LabelCondition, SharedZone};
 use source_kube::source::{self, FleetPart, KubernetesSource, Running, Settings, SharedPart};
 use source_parts::{PartsSource, SiteFeed};
@@ -18,6 +20,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
+use wire::NameBuf;
 use zone_manager::ZonePublisher;
 
 /// The map of the fleet that has the objects of a cluster: that of its name, or of the cluster
@@ -144,7 +147,7 @@ pub fn start(
     Ok(Some(Kubernetes { source, _map: map, shared }))
 }
 
-/// The zone that clusters share.
+/// The zones with parts.
 struct Shared {
     parts: source_parts::Running,
     /// Follow the parts of all clusters in the fleet, if there is one, and at other sites.
@@ -152,15 +155,18 @@ struct Shared {
 }
 
 impl Shared {
-    /// Starts to merge the parts of all clusters, if the config names a zone; and what the source
-    /// of this cluster needs to know of it.
+    /// Starts to merge the parts of all clusters, if the config names zones for them; and what the
+    /// source of this cluster needs to know of them.
     fn start(
         config: &Config,
         manager: &ZonePublisher,
         documents: &Documents,
     ) -> io::Result<Option<(Self, SharedPart)>> {
         let (kubernetes, data_dir) = (&config.kubernetes, config.server.folder());
-        let Some(zone) = shared_zone(kubernetes) else { return Ok(None) };
+        let zones = part_zones(kubernetes);
+        if zones.is_empty() {
+            return Ok(None);
+        }
         let (mut maps, local, events) = match documents.link.as_ref().zip(data_dir) {
             Some((link, folder)) => {
                 let (map, events) = EtcdMap::follow_clusters(link, folder, PARTS);
@@ -181,24 +187,70 @@ impl Shared {
             sites.push(SiteFeed { site: site.name.as_str().into(), events });
         }
         let settings = source_parts::Settings {
-            zones: vec![zone.origin.clone()],
-            ttl: zone.ttl,
+            zones,
+            ttl: kubernetes.ttl.as_secs() as u32,
             negative_ttl: kubernetes.negative_ttl.as_secs() as u32,
             folder: data_dir.map(Path::to_owned),
             hold: kubernetes.hold_time,
+            max_age: Some(kubernetes.records.max_age).filter(|age| !age.is_zero()),
         };
         let parts = manager.start_source(PartsSource { settings, events, sites })?;
         let of_cluster = SharedPart {
-            zone: Arc::new(zone),
+            zone: shared_zone(kubernetes).map(Arc::new),
+            records: Arc::new(record_zones(kubernetes)),
+            kinds: if config.server.roles.kubernetes { kinds(kubernetes) } else { Vec::new() },
             cluster: kubernetes.cluster.as_str().into(),
             local,
-            conflicts: parts.conflicts(),
+            report: parts.report(),
         };
         Ok(Some((Self { parts, _maps: maps }, of_cluster)))
     }
 }
 
+/// All zones with parts, each once.
+fn part_zones(config: &config::Kubernetes) -> Vec<NameBuf> {
+    let exports = config.multicluster_zones.iter().filter(|_| config.records.exports);
+    let records = config.records.zones.iter().map(|zone| &zone.origin);
+    let mut zones: Vec<NameBuf> = Vec::new();
+    for origin in config.shared.origin.iter().chain(records).chain(exports) {
+        if !zones.contains(origin) {
+            zones.push(origin.clone());
+        }
+    }
+    zones
+}
+
+fn record_zones(config: &config::Kubernetes) -> RecordZones {
+    let namespaces = |all: &[String]| all.iter().map(|name| name.as_str().into()).collect();
+    let zone = |zone: &config::RecordZone| RecordZone {
+        origin: zone.origin.clone(),
+        namespaces: namespaces(&zone.namespaces),
+    };
+    RecordZones {
+        zones: config.records.zones.iter().map(zone).collect(),
+        ttl: config.ttl.as_secs() as u32,
+        location: config.location.as_str().into(),
+    }
+}
+
+/// The kinds of objects with parts that are watched, but for Services.
+fn kinds(config: &config::Kubernetes) -> Vec<PartKind> {
+    let of = |kind: &RecordKind| match kind {
+        RecordKind::DnsEndpoints => &[PartKind::DnsEndpoint][..],
+        RecordKind::Ingresses => &[PartKind::Ingress],
+        RecordKind::Gateways => &[PartKind::Gateway, PartKind::HttpRoute],
+    };
+    let exports = config.records.exports.then_some(PartKind::Export);
+    config.records.kinds.iter().flat_map(of).copied().chain(exports).collect()
+}
+
+/// Where Services have parts; `None`: they have none.
 fn shared_zone(config: &config::Kubernetes) -> Option<SharedZone> {
+    let exports = config.multicluster_zones.iter().filter(|_| config.records.exports);
+    let exports: Vec<NameBuf> = exports.cloned().collect();
+    if config.shared.origin.is_none() && exports.is_empty() {
+        return None;
+    }
     let kind = |kind: &SharedAddresses| match kind {
         SharedAddresses::LoadBalancer => AddressKind::LoadBalancer,
         SharedAddresses::Endpoints => AddressKind::Endpoints,
@@ -212,7 +264,8 @@ fn shared_zone(config: &config::Kubernetes) -> Option<SharedZone> {
         Condition::Absent(key) => LabelCondition::Absent(key),
     };
     Some(SharedZone {
-        origin: config.shared.origin.clone()?,
+        origin: config.shared.origin.clone(),
+        exports,
         addresses: config.shared.addresses.iter().map(kind).collect(),
         selector: config.shared.selector.iter().map(condition).collect(),
         ttl: config.ttl.as_secs() as u32,

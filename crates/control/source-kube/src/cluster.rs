@@ -5,15 +5,14 @@
 //! endpoints is kept, unless they have names, too ([`Compat::CoreDns`](crate::names::Compat)).
 mod content;
 mod hints;
-pub(crate) mod parts;
+pub mod parts;
 mod pods;
 
 use crate::checks::Checks;
 use crate::names::{Naming, ServiceView};
-use crate::objects::{KeptSliceOf, Service, ServiceKind, SharedService, Slice, SliceOf};
+use crate::objects::{KeptSliceOf, Service, ServiceKind, Slice, SliceOf};
 use crate::packed::{KeyRef, Table};
 use crate::records::{Place, RecordChange, Records, changes};
-use crate::shared_zone::SharedZone;
 use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -105,10 +104,8 @@ pub struct Cluster {
     /// The service of each slice, in the same namespace, and whether that is imported.
     slices: Table<(bool, Box<str>)>,
     pub(crate) checks: Checks,
-    /// The zone that clusters share; `None`: there is none.
-    shared_zone: Option<Arc<SharedZone>>,
-    /// What services say of their parts in it.
-    shared: Table<SharedService>,
+    /// Where objects have parts, and what they say of them.
+    pub(crate) parts: parts::PartTables,
     /// Services and endpoints among them.
     totals: (u64, u64),
     pub(crate) namespaces: HashSet<Box<str>>,
@@ -147,8 +144,7 @@ impl Cluster {
             naming,
             exposed,
             checks,
-            shared_zone: None,
-            shared: Table::new(),
+            parts: parts::PartTables::new(),
             services: Table::new(),
             slices: Table::new(),
             totals: (0, 0),
@@ -167,7 +163,7 @@ impl Cluster {
         let mut other = Self::new(naming, exposed, self.serial);
         other.checks.know(self.checks.known());
         other.checks.configured_as(&self.checks);
-        other.shared_zone = self.shared_zone.clone();
+        other.parts = self.parts.emptied();
         other.is_quiet = true;
         fill(&mut other);
         other.is_quiet = false;

@@ -1,12 +1,12 @@
 //! The objects of a cluster, as the servers of a fleet share them: each is a key, and its value is
 //! JSON. One server that watches the API server writes them; those that do not watch it follow.
-use crate::cluster::parts::SERVICES;
+use crate::cluster::parts::{PartKind, PartName};
 use crate::cluster::{Cluster, ObjectName};
 use crate::objects::{Hints, KeptSliceOf, Service, Slice};
 use crate::records::RecordChange;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use source_parts::{object_key, read_object_key};
+use source_parts::{Part, PartKey, object_key, read_object_key};
 use std::net::IpAddr;
 
 /// The format of the values.
@@ -73,6 +73,10 @@ pub(crate) fn key(kind: usize, object: &ObjectName) -> String {
 /// The keys whose values an event of an object may change. What is kept of the slices of a service
 /// depends on the kind of the service.
 pub(crate) fn affected(cluster: &Cluster, kind: usize, object: &ObjectName) -> Vec<String> {
+    // Others have only parts.
+    if kind >= KINDS.len() {
+        return Vec::new();
+    }
     let mut keys = vec![key(kind, object)];
     if let 1 | 2 = kind {
         let entry = cluster.services.get((kind == 2, &object.namespace, &object.name));
@@ -114,8 +118,22 @@ pub(crate) fn keys(cluster: &Cluster) -> impl Iterator<Item = String> {
     let imports = cluster.service_names(true).map(|object| key(2, &object));
     let slices = cluster.slice_names().map(|object| key(3, &object));
     let pods = cluster.pod_names().map(|object| key(4, object));
-    let parts = cluster.part_names().map(|of| object_key(SERVICES, &of.namespace, &of.name));
-    namespaces.chain(services).chain(imports).chain(slices).chain(pods).chain(parts)
+    let parts = cluster
+        .part_names()
+        .map(|PartName { kind, object }| object_key(kind.word(), &object.namespace, &object.name));
+    let heartbeat = (cluster.parts.heartbeat != 0).then(heartbeat_key);
+    namespaces
+        .chain(services)
+        .chain(imports)
+        .chain(slices)
+        .chain(pods)
+        .chain(parts)
+        .chain(heartbeat)
+}
+
+/// The key by which the server that writes says that it is there.
+pub(crate) fn heartbeat_key() -> String {
+    PartKey::heartbeat("").object_key()
 }
 
 /// The kind and the name of an object; `None`: it is not the key of one.
@@ -135,10 +153,14 @@ fn read_key(key: &str) -> Option<(usize, ObjectName)> {
 /// # Panics
 /// Never: what is known of an object is JSON.
 pub(crate) fn value(cluster: &Cluster, key: &str) -> Option<Vec<u8>> {
+    if key == heartbeat_key() {
+        let created = Some(cluster.parts.heartbeat).filter(|at| *at != 0)?;
+        return Some(Part { created, ..Part::default() }.write());
+    }
     if let Some((kind, namespace, name)) = read_object_key(key) {
         let object = ObjectName::new(namespace, name);
-        let part = (kind == SERVICES).then(|| cluster.part(&object)).flatten();
-        return part.map(|part| part.write());
+        let part = cluster.part(&PartName { kind: PartKind::of_word(kind)?, object })?;
+        return Some(part.write());
     }
     let (kind, object) = read_key(key)?;
     let ObjectName { namespace, name } = &object;

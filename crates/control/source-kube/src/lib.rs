@@ -13,6 +13,7 @@ pub mod names;
 pub mod objects;
 mod packed;
 mod publish;
+pub mod record_zones;
 pub mod records;
 pub mod sample;
 pub mod saved;

@@ -29,8 +29,8 @@ pub const SILENCE_MAX: Duration = Duration::from_secs(130);
 pub const STALL_MAX: Duration = Duration::from_secs(60);
 /// The longest wait that a server can request by `Retry-After`.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
-/// How often a kind of object is looked for that the cluster does not know.
-pub const UNKNOWN_RETRY: Duration = Duration::from_secs(30);
+/// A kind of object that the cluster knew is gone if it is not found so often in a row.
+pub const ABSENCES_MIN: u32 = 2;
 /// How long a stream may last before the API server ends it, in seconds: between this and twice.
 pub const STREAM_SECONDS: u64 = 290;
 /// The known state of a kind of object is outdated after this time without an event or bookmark.
@@ -60,6 +60,14 @@ pub const EVENTS_MAX_OF_CONFLICTS: usize = 10;
 /// When an Event of a conflict that stays is written again: the API server stores Events for an
 /// hour.
 pub const EVENTS_REPEATED_AFTER: Duration = Duration::from_secs(55 * 60);
+/// How often the server that writes the parts of a cluster says that it is there.
+pub const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5 * 60);
+/// Statuses of objects that are written at once, each second.
+pub const STATUSES_MAX: usize = 20;
+/// When a status that the API server did not keep, or that could not be written, is written again.
+pub const STATUSES_REPEATED_AFTER: Duration = Duration::from_secs(10 * 60);
+/// Bytes of the message of a status.
+pub const STATUS_LEN_MAX: usize = 1_000;
 /// Objects of a fleet that cannot be read, which the status and the log name.
 pub const UNUSABLE_SHOWN: usize = 20;
 /// Skipped objects that are counted.
@@ -79,6 +87,8 @@ pub struct Bounds {
     pub connect_retry_max: Duration,
     /// A stream that brings something after this time works: the next failure is a first one.
     pub stable: Duration,
+    /// How often a kind of object is looked for that the cluster does not know.
+    pub unknown_retry: Duration,
     /// How long a list may take.
     pub list_time_max: Duration,
     /// Bytes of a list.
@@ -97,6 +107,7 @@ impl Default for Bounds {
             retry: (Duration::from_millis(100), seconds(10)),
             connect_retry_max: seconds(1),
             stable: seconds(60),
+            unknown_retry: seconds(30),
             list_time_max: seconds(30 * 60),
             list_len_max: 8 << 30,
             objects_max: 2_000_000,

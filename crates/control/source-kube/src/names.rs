@@ -13,6 +13,8 @@ use wire::{Name, NameBuf, Rtype};
 
 /// The version of the schema (specification, section 1).
 pub const SCHEMA_VERSION: &str = "1.1.0";
+/// The same of zones with imported services (KEP-1645, specification 1.0.0).
+pub const MULTICLUSTER_SCHEMA_VERSION: &str = "1.0.0";
 /// Seconds that the version may be cached: that of the specification's example.
 pub const SCHEMA_TTL: u32 = 28_800;
 /// Priority and weight of all SRV records: the specification prescribes none.
@@ -216,8 +218,9 @@ impl Naming {
                 records.add(place, ns_name, rtype, self.ttl, data);
             }
             records.add_name(at, ns_name);
-            let text: Vec<u8> =
-                std::iter::once(SCHEMA_VERSION.len() as u8).chain(SCHEMA_VERSION.bytes()).collect();
+            let schema =
+                if zone.is_multicluster { MULTICLUSTER_SCHEMA_VERSION } else { SCHEMA_VERSION };
+            let text: Vec<u8> = std::iter::once(schema.len() as u8).chain(schema.bytes()).collect();
             let version = version.as_name().as_bytes();
             records.add(place, version, Rtype::TXT, SCHEMA_TTL, text.into());
             for kind in ["svc", "pod"] {

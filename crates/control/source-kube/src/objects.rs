@@ -2,11 +2,24 @@
 //!
 //! Everything else of an object is skipped while it is read: an object becomes a compact record in
 //! the stream, and is never held as a whole.
+mod dns_endpoints;
+mod exports;
 mod hints;
+mod hostnames;
+mod part_objects;
+mod rules;
 mod services;
 
+pub(crate) use dns_endpoints::CONDITION;
+pub use dns_endpoints::DnsEndpoints;
+pub use exports::Exports;
 pub use hints::Hints;
 use hints::RawHints;
+pub use hostnames::{Gateways, HttpRoutes, Ingresses};
+pub use part_objects::{
+    GivenRecords, GivenSet, GivenStatus, Listener, Parent, PartContent, PartObject, Targets,
+};
+pub use rules::PartRules;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 pub use services::{Labels, SharedService, WatchedService};
@@ -34,6 +47,8 @@ pub struct Meta {
     pub namespace: Box<str>,
     /// Distinguishes it from others with its name.
     pub uid: Box<str>,
+    /// Counts the changes of its specification.
+    pub generation: u64,
     /// The revision at which it was last changed.
     pub resource_version: Box<str>,
     /// When it was created.

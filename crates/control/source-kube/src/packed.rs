@@ -38,6 +38,12 @@ impl<V: DeserializeOwned + Serialize> Table<V> {
         Some(unpack(split(block).1).0)
     }
 
+    /// Whether a key has a value.
+    pub fn has(&self, key: KeyRef<'_>) -> bool {
+        let hash = self.hasher.hash_one(key);
+        self.blocks.find(hash, |block| split(block).0 == key).is_some()
+    }
+
     /// Replaces the value of a key, or removes it (`None`).
     pub fn set(&mut self, key: KeyRef<'_>, value: Option<&V>) {
         let Self { hasher, blocks, .. } = self;

@@ -1,6 +1,8 @@
 //! The source: receives the events of all streams, and updates the zones.
+mod events;
 mod lists;
 mod origin;
+mod part_status;
 mod parts;
 mod report;
 mod sharing;
@@ -8,25 +10,24 @@ mod streams;
 
 use crate::client::Access;
 use crate::clients::{ClientSettings, Clients};
-use crate::cluster::{Cluster, Exposed, ObjectName};
+use crate::cluster::parts::PartKind;
+use crate::cluster::{Cluster, Exposed};
 use crate::failure::FailureLog;
 use crate::limits::{BATCH_EVENTS_MAX, Bounds, EVENTS_MAX, SAVE_INTERVAL, SERIAL_INTERVAL};
-use crate::names::{Naming, PodNames};
-use crate::objects::{
-    Imports, KeptSliceOf, Kind, Namespaces, Pods, Service, Services, SliceOf, Slices,
-    WatchedService,
-};
+use crate::names::Naming;
 use crate::publish::Publisher;
 use crate::saved;
 use crate::status::{SharedStatus, StreamStatus};
-use crate::watch::StreamEvent;
 use documents::{MapEvent, MapWriter, ReplicatedMap};
+use events::{
+    ALL, CORE, Event, IMPORTS, OBJECTS, SERVICES, SLICES, STREAMS, STREAMS_COUNT, StreamState,
+    wanted,
+};
 use lists::{Outcome, Swept};
 pub use parts::SharedPart;
-use parts::{PartsState, put_service, shared_zone};
+use parts::{PartsState, put_service};
 use sharing::{Sharing, next};
-use std::collections::{BTreeMap, HashSet};
-use std::net::IpAddr;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -182,49 +183,13 @@ impl Source for KubernetesSource {
     }
 }
 
-/// An event of one of the streams.
-enum Event {
-    Namespace(StreamEvent<()>),
-    Service(StreamEvent<WatchedService>),
-    Import(StreamEvent<Service>),
-    Slice(StreamEvent<SliceOf>),
-    KeptSlice(StreamEvent<KeptSliceOf>),
-    Pod(StreamEvent<Box<[IpAddr]>>),
-}
-
-/// The streams, in the order of their numbers.
-const STREAMS: [&str; 5] =
-    [Namespaces::RESOURCE, Services::RESOURCE, Imports::RESOURCE, Slices::RESOURCE, Pods::RESOURCE];
-const NAMESPACES: usize = 0;
-const SERVICES: usize = 1;
-const IMPORTS: usize = 2;
-const SLICES: usize = 3;
-const PODS: usize = 4;
-
-/// The known state of one stream.
-#[derive(Default)]
-struct StreamState {
-    is_wanted: bool,
-    /// A list is complete.
-    is_listed: bool,
-    is_open: bool,
-    /// A list has begun and is not complete.
-    is_listing: bool,
-    /// When what is known was last that of the server.
-    current: Option<SystemTime>,
-    /// How often it failed.
-    failures: u64,
-    /// What was known before the list that is read now, and is not in it yet.
-    missing: HashSet<ObjectName>,
-}
-
 struct Worker {
     settings: Settings,
     cluster: Cluster,
     publisher: Publisher,
     status: SharedStatus,
     checks: watch::Receiver<CheckNames>,
-    streams: [StreamState; 5],
+    streams: [StreamState; STREAMS_COUNT],
     /// What this server writes for the fleet, if it is elected.
     map: Option<Arc<ReplicatedMap>>,
     /// It is elected.
@@ -259,9 +224,8 @@ impl Worker {
     ) -> Self {
         let naming = Arc::new(settings.naming.clone());
         let exposed = Arc::new(settings.exposed.clone());
-        let has_imports = naming.zones.iter().any(|zone| zone.is_multicluster);
-        let wanted = [true, true, has_imports, naming.endpoints, naming.pods == PodNames::Verified];
-        let mut streams: [StreamState; 5] = Default::default();
+        let wanted = wanted(&settings);
+        let mut streams: [StreamState; STREAMS_COUNT] = Default::default();
         for (stream, is_wanted) in streams.iter_mut().zip(wanted) {
             stream.is_wanted = is_wanted;
         }
@@ -272,7 +236,7 @@ impl Worker {
         let mut cluster = Cluster::new(naming, exposed, now_seconds());
         cluster.configure_checks(settings.check.clone(), settings.check_cluster_ips);
         cluster.set_checks(Arc::clone(&checks.borrow_and_update()));
-        cluster.set_shared_zone(shared_zone(&settings));
+        settings.set_part_zones(&mut cluster);
         Self {
             cluster,
             checks,
@@ -385,7 +349,8 @@ impl Worker {
 
     fn start_watching(&self, tasks: &mut JoinSet<()>, sender: &mpsc::Sender<Event>) {
         if !self.follows {
-            self.spawn(tasks, sender, [NAMESPACES, SERVICES, IMPORTS, PODS].as_slice());
+            let at_once = ALL.into_iter().filter(|at| *at != SLICES);
+            self.spawn(tasks, sender, &at_once.collect::<Vec<_>>());
         }
     }
 
@@ -396,7 +361,7 @@ impl Worker {
         self.cluster = Cluster::new(naming, Arc::new(settings.exposed.clone()), now_seconds());
         self.cluster.configure_checks(settings.check.clone(), settings.check_cluster_ips);
         self.cluster.set_checks(Arc::clone(&self.checks.borrow_and_update()));
-        self.cluster.set_shared_zone(shared_zone(&self.settings));
+        settings.set_part_zones(&mut self.cluster);
         self.cluster.is_quiet = true;
         for stream in &mut self.streams {
             *stream = StreamState { is_wanted: stream.is_wanted, ..StreamState::default() };
@@ -420,7 +385,7 @@ impl Worker {
                 Outcome::Listed => {
                     let swept = self.end_list(at);
                     let is_first = !self.is_published;
-                    if is_first && self.are_listed(&[NAMESPACES, SERVICES, IMPORTS, SLICES, PODS]) {
+                    if is_first && self.are_listed(&CORE) {
                         self.cluster.is_quiet = false;
                         self.publish().await?;
                         continue;
@@ -445,19 +410,29 @@ impl Worker {
     }
 
     fn event(&mut self, event: Event) -> (usize, Outcome) {
+        let at = event.stream();
         match event {
-            Event::Namespace(event) => self.stream(NAMESPACES, event, |cluster, object, kept| {
+            Event::Namespace(event) => self.stream(at, event, |cluster, object, kept| {
                 cluster.put_namespace(&object.name, kept.is_some())
             }),
-            Event::Service(event) => self.stream(SERVICES, event, |cluster, object, kept| {
-                put_service(cluster, object, kept)
-            }),
-            Event::Import(event) => self.stream(IMPORTS, event, |cluster, object, kept| {
+            Event::Service(event) => self.stream(at, event, put_service),
+            Event::Import(event) => self.stream(at, event, |cluster, object, kept| {
                 cluster.put_service((true, object), kept)
             }),
-            Event::Slice(event) => self.stream(SLICES, event, Cluster::put_slice),
-            Event::KeptSlice(event) => self.stream(SLICES, event, Cluster::put_kept_slice),
-            Event::Pod(event) => self.stream(PODS, event, Cluster::put_pod),
+            Event::Slice(event) => self.stream(at, event, Cluster::put_slice),
+            Event::KeptSlice(event) => self.stream(at, event, Cluster::put_kept_slice),
+            Event::Pod(event) => self.stream(at, event, Cluster::put_pod),
+            Event::DnsEndpoint(event)
+            | Event::Ingress(event)
+            | Event::Gateway(event)
+            | Event::HttpRoute(event)
+            | Event::Export(event) => {
+                let kind = PartKind::OBJECTS[at - OBJECTS];
+                self.stream(at, event, |cluster, object, kept| {
+                    cluster.put_part_object(kind, &object, kept.as_ref());
+                    Vec::new()
+                })
+            }
         }
     }
 
@@ -482,7 +457,10 @@ impl Worker {
 
     async fn renew_serial(&mut self) -> Result<(), Stopped> {
         self.note_counts();
+        self.end_holds();
+        self.beat();
         self.tell_conflicts();
+        self.write_statuses();
         if !std::mem::take(&mut self.is_new) {
             return Ok(());
         }

@@ -17,7 +17,7 @@ mod stream;
 use crate::client::Connection;
 use crate::cluster::ObjectName;
 use crate::failure::{Backoff, Cause, Failure};
-use crate::limits::{Bounds, PAGE_OBJECTS, UNKNOWN_RETRY};
+use crate::limits::{ABSENCES_MIN, Bounds, PAGE_OBJECTS};
 use crate::objects::{EndpointNaming, Kind};
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -120,15 +120,18 @@ pub async fn watch<K: Kind, E: Send>(
                 let pause = stream.backoff.wait(&failure, &bounds, jitter());
                 (failure, pause)
             }
-            // There is no such object then.
+            // There is no such object then. A server that starts may not know all definitions yet.
             End::Absent(failure) => {
-                for event in [StreamEvent::ListBegins, StreamEvent::ListEnds] {
+                stream.absences = stream.absences.saturating_add(1);
+                let is_gone = !stream.was_found || stream.absences >= ABSENCES_MIN;
+                let list = [StreamEvent::ListBegins, StreamEvent::ListEnds];
+                for event in list.into_iter().filter(|_| is_gone) {
                     if sink.send(event).await.is_err() {
                         return Closed;
                     }
                 }
                 stream.revision = None;
-                (failure, UNKNOWN_RETRY.mul_f64(0.5 + 0.5 * jitter()))
+                (failure, bounds.unknown_retry.mul_f64(0.5 + 0.5 * jitter()))
             }
         };
         stream.was_broken = true;
@@ -163,6 +166,10 @@ struct Stream<K> {
     /// How long the head of a response is waited for.
     patience: Duration,
     backoff: Backoff,
+    /// The definition of an optional kind was there.
+    was_found: bool,
+    /// How often one after the other it was not.
+    absences: u32,
     /// Streams that were opened and failed, one after the other.
     failed_streams: u32,
     kind: std::marker::PhantomData<fn() -> K>,
@@ -183,6 +190,8 @@ impl<K: Kind> Stream<K> {
             page_objects: PAGE_OBJECTS,
             patience: bounds.response.0,
             backoff: Backoff::default(),
+            was_found: false,
+            absences: 0,
             failed_streams: 0,
             kind: std::marker::PhantomData,
         }

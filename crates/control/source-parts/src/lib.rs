@@ -4,6 +4,7 @@
 //! the parts alone, so all servers answer the same.
 #![forbid(unsafe_code)]
 
+mod apex;
 mod feed;
 pub mod limits;
 mod merge;
@@ -13,7 +14,7 @@ mod saved;
 mod source;
 
 pub use feed::SiteFeed;
-pub use merge::{Conflict, Merged, Own, merge};
-pub use part::{Part, PartKey, PartSet, object_key, read_object_key};
+pub use merge::{Conflict, EXPORTS, Merged, Own, merge};
+pub use part::{Part, PartKey, PartSet, is_part_type, object_key, read_object_key};
 pub use parts::{Parts, SetChange};
-pub use source::{PartsSource, Running, Settings, THREAD};
+pub use source::{PartsSource, Report, Running, Settings, THREAD};

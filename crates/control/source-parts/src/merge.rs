@@ -12,6 +12,10 @@ use wire::{Name, NameBuf, Rtype};
 /// Bytes of a record in a message without its data.
 const RECORD_HEAD_LEN: usize = 12;
 
+/// The kind of exported services in the keys of parts (KEP-1645). They give way to what the zone
+/// itself has of a name: a controller has imported the service there.
+pub const EXPORTS: &str = "serviceexports";
+
 /// The key of a set: its name in wire form and lower case, and its type.
 pub type SetKey = (Box<[u8]>, Rtype);
 /// The records of the zone itself, by their sets.
@@ -111,7 +115,11 @@ pub fn merge(
     let sets = of_own.map(|(key, value)| (key.clone(), Building::of_own(value))).collect();
     let (policy, check, namespace) = (None, None, None);
     let mut merge = Merge { base, sets, namespace, policy, check, conflicts: Vec::new() };
+    let is_own = own.is_some_and(|own| !own.is_empty());
     for (key, part) in parts {
+        if is_own && *key.kind == *EXPORTS {
+            continue;
+        }
         let here = part.sets.iter().filter(|set| base_of(set.name.as_name(), origin) == base);
         let here: Vec<&PartSet> = here.collect();
         match merge.refusal(key, &here) {
@@ -295,14 +303,18 @@ impl Conflict {
     pub(crate) fn of_fault(key: &PartKey, why: &str) -> Self {
         Self { key: key.clone(), name: String::new(), why: why.to_owned() }
     }
+
+    /// The name, if it has one, and why.
+    pub fn text(&self) -> String {
+        let Self { name, why, .. } = self;
+        if name.is_empty() { why.clone() } else { format!("{name}: {why}") }
+    }
 }
 
 /// `services shop/web of fra1-a: web.shop.svc.example.: why`.
 impl std::fmt::Display for Conflict {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { key, name, why } = self;
-        write!(f, "{key}: ")?;
-        if name.is_empty() { f.write_str(why) } else { write!(f, "{name}: {why}") }
+        write!(f, "{}: {}", self.key, self.text())
     }
 }
 

@@ -28,6 +28,15 @@ const TYPES: [Rtype; 13] = [
     Rtype::HTTPS,
 ];
 
+/// The kind of the part by which the writer of a cluster says that it is there. It has no sets;
+/// `created` is the time.
+const HEARTBEAT: &str = "heartbeat";
+
+/// Whether a part may have sets of a type.
+pub fn is_part_type(rtype: Rtype) -> bool {
+    TYPES.contains(&rtype)
+}
+
 /// Which object of which cluster a part is of.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartKey {
@@ -73,10 +82,25 @@ impl PartKey {
         Some(Self { cluster, kind, namespace: namespace.into(), name: name.into() })
     }
 
+    /// The key by which the writer of a cluster says that it is there.
+    pub fn heartbeat(cluster: &str) -> Self {
+        let none = || "-".into();
+        Self { cluster: cluster.into(), kind: HEARTBEAT.into(), namespace: none(), name: none() }
+    }
+
+    /// Whether it is such a key.
+    pub fn is_heartbeat(&self) -> bool {
+        *self.kind == *HEARTBEAT
+    }
+
+    /// The key among the objects of its cluster.
+    pub fn object_key(&self) -> String {
+        object_key(&self.kind, &self.namespace, &self.name)
+    }
+
     /// The key among those of all clusters.
     pub fn write(&self) -> String {
-        let Self { cluster, kind, namespace, name } = self;
-        format!("{cluster}/objects/{}", object_key(kind, namespace, name))
+        format!("{}/objects/{}", self.cluster, self.object_key())
     }
 }
 
@@ -98,6 +122,8 @@ pub struct PartSet {
 pub struct Part {
     /// When the object was created, in seconds since 1970: the oldest wins a conflict.
     pub created: u64,
+    /// The generation of the object, if its status is to say whether it is live; 0: not.
+    pub generation: u64,
     /// Where its members are; empty: not known.
     pub location: Box<str>,
     /// The policy of its sets; `None`: whatever others say.
@@ -118,6 +144,7 @@ impl Default for Part {
     fn default() -> Self {
         Self {
             created: 0,
+            generation: 0,
             location: Box::default(),
             policy: None,
             check: Box::default(),
@@ -133,6 +160,8 @@ impl Default for Part {
 struct Value {
     format: u64,
     created: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    generation: Option<u64>,
     #[serde(default, skip_serializing_if = "str::is_empty")]
     location: Box<str>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -172,6 +201,7 @@ impl Part {
         let value = Value {
             format: FORMAT,
             created: self.created,
+            generation: Some(self.generation).filter(|generation| *generation != 0),
             location: self.location.clone(),
             policy: self.policy.map(|policy| policy.word().into()),
             check: self.check.clone(),
@@ -201,6 +231,7 @@ impl Part {
 
     fn from_value(value: Value) -> Result<Self, String> {
         let Value { created, location, policy, check, weight, tier, sets, mut faults, .. } = value;
+        let generation = value.generation.unwrap_or_default();
         let policy = policy.map(|word| {
             Choice::from_word(&word).ok_or_else(|| format!("there is no policy {word:?}"))
         });
@@ -221,6 +252,7 @@ impl Part {
         faults.truncate(FAULTS_MAX);
         Ok(Self {
             created,
+            generation,
             location,
             policy: policy.transpose()?,
             check,
@@ -237,7 +269,7 @@ fn read_set(text: SetText) -> Result<PartSet, String> {
     let mut name = NameBuf::from_text(shown.as_bytes(), Name::ROOT)
         .map_err(|why| format!("{shown:?} is not a name: {why}"))?;
     name.make_lowercase();
-    let known = rtype.parse::<Rtype>().ok().filter(|rtype| TYPES.contains(rtype));
+    let known = rtype.parse::<Rtype>().ok().filter(|rtype| is_part_type(*rtype));
     let rtype = known.ok_or_else(|| format!("{shown}: records of type {rtype} are not taken"))?;
     let data =
         model::read_data(&data, rtype, "").map_err(|why| format!("{shown} {rtype} {why}"))?;
@@ -256,11 +288,16 @@ mod tests {
         let name = NameBuf::from_text(b"web.shop.svc.example.", Name::ROOT).expect("a name");
         let data = vec![[10, 0, 0, 1][..].into()];
         let set = PartSet { name, rtype: Rtype::A, ttl: 5, data };
-        let part =
-            Part { created: 7, location: "eu/fra1".into(), sets: vec![set], ..Part::default() };
+        let part = Part {
+            created: 7,
+            generation: 2,
+            location: "eu/fra1".into(),
+            sets: vec![set],
+            ..Part::default()
+        };
         let json = part.write();
         let text = concat!(
-            r#"{"format":1,"created":7,"location":"eu/fra1","sets":["#,
+            r#"{"format":1,"created":7,"generation":2,"location":"eu/fra1","sets":["#,
             r#"{"name":"web.shop.svc.example.","type":"A","ttl":5,"data":["10.0.0.1"]}]}"#
         );
         assert_eq!(String::from_utf8_lossy(&json), text);

@@ -40,6 +40,8 @@ pub struct Parts {
     by_base: BTreeMap<Base, BTreeSet<PartKey>>,
     own: BTreeMap<Base, Own>,
     conflicts: BTreeMap<Base, Vec<Conflict>>,
+    /// Clusters whose parts are left out.
+    gone: BTreeSet<Box<str>>,
 }
 
 impl Parts {
@@ -51,6 +53,7 @@ impl Parts {
             by_base: BTreeMap::new(),
             own: BTreeMap::new(),
             conflicts: BTreeMap::new(),
+            gone: BTreeSet::new(),
         }
     }
 
@@ -131,8 +134,32 @@ impl Parts {
         self.changes(touched, had)
     }
 
+    /// Clusters whose last heartbeat is before this time, in seconds since 1970, are gone: their
+    /// parts are left out until there is a newer one. Returns the sets that change.
+    pub fn set_oldest(&mut self, oldest: u64) -> Vec<SetChange> {
+        let beats = self.parts.iter().filter(|(key, _)| key.is_heartbeat());
+        let gone = beats.filter(|(_, part)| part.created < oldest);
+        let gone: BTreeSet<Box<str>> = gone.map(|(key, _)| key.cluster.clone()).collect();
+        if gone == self.gone {
+            return Vec::new();
+        }
+        let changed: BTreeSet<&Box<str>> = gone.symmetric_difference(&self.gone).collect();
+        let parts = self.parts.iter().filter(|(key, _)| changed.contains(&key.cluster));
+        let touched: BTreeSet<Base> = parts.flat_map(|(_, part)| self.bases(part)).collect();
+        let touched: Vec<Base> = touched.into_iter().collect();
+        let had = touched.iter().map(|base| self.merged(base)).collect();
+        self.gone = gone;
+        self.changes(touched, had)
+    }
+
+    /// The clusters that are gone.
+    pub fn gone(&self) -> &BTreeSet<Box<str>> {
+        &self.gone
+    }
+
     fn merged(&self, base: &Base) -> Merged {
         let keys = self.by_base.get(base).into_iter().flatten();
+        let keys = keys.filter(|key| !self.gone.contains(&key.cluster));
         let parts = keys.filter_map(|key| self.parts.get_key_value(key)).collect();
         let (zone, name) = base;
         let (name, origin) = (name_of(name), self.origins[*zone].as_name());

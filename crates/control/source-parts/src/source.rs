@@ -1,22 +1,25 @@
 //! The source: receives the parts of all clusters, and what the zones themselves have, and
 //! publishes the merge.
+mod report;
+
+use crate::apex;
 use crate::feed::{self, Feed, Feeds, SiteFeed, Taken};
 use crate::limits::{BATCH_EVENTS_MAX, CONFLICTS_SHOWN, SAVE_INTERVAL, SERIAL_INTERVAL};
-use crate::merge::{Conflict, Own};
+use crate::merge::{Conflict, Own, name_of};
 use crate::part::{Part, PartKey};
 use crate::parts::{Parts, SetChange};
 use crate::saved::{self, SavedPart};
 use compile::Zone;
 use documents::MapEvent;
 use model::SetValue;
-use server_status::{ClusterParts, PartsStatus};
+use server_status::PartsStatus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{MissedTickBehavior, interval};
-use wire::{Name, NameBuf, Rtype};
+use wire::{NameBuf, Rtype};
 use zone_manager::hold::{Evidence, Verdict, judge};
 use zone_manager::{
     Change, Edit, HiddenZones, HoldPolicy, Lane, Source, SourceKind, SourceSettings, Stopped,
@@ -25,10 +28,6 @@ use zone_manager::{
 
 /// The name of the thread.
 pub const THREAD: &str = "clusters";
-
-const SOA_REFRESH: u32 = 7_200;
-const SOA_RETRY: u32 = 1_800;
-const SOA_EXPIRE: u32 = 86_400;
 
 /// What is merged.
 #[derive(Clone, Debug)]
@@ -43,6 +42,8 @@ pub struct Settings {
     pub folder: Option<PathBuf>,
     /// How long a list is held that lost most of what was served.
     pub hold: Duration,
+    /// How long parts of a cluster are served without a heartbeat; `None`: always.
+    pub max_age: Option<Duration>,
 }
 
 /// The source of the parts of all clusters.
@@ -56,12 +57,21 @@ pub struct PartsSource {
     pub sites: Vec<SiteFeed>,
 }
 
+/// The outcome of a merge, for those who write parts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Parts that cannot be merged.
+    pub conflicts: BTreeSet<Conflict>,
+    /// The generations of objects whose parts are answered, as far as they are not in conflict.
+    pub generations: BTreeMap<PartKey, u64>,
+}
+
 /// The running source. It ends when this is dropped.
 pub struct Running {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<std::thread::JoinHandle<()>>,
     status: Arc<Mutex<PartsStatus>>,
-    conflicts: watch::Receiver<Arc<BTreeSet<Conflict>>>,
+    report: watch::Receiver<Arc<Report>>,
 }
 
 impl Running {
@@ -70,9 +80,9 @@ impl Running {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What cannot be merged, as it changes.
-    pub fn conflicts(&self) -> watch::Receiver<Arc<BTreeSet<Conflict>>> {
-        self.conflicts.clone()
+    /// The outcome of the merge, as it changes.
+    pub fn report(&self) -> watch::Receiver<Arc<Report>> {
+        self.report.clone()
     }
 
     /// Whether the thread ended by itself.
@@ -108,13 +118,13 @@ impl Source for PartsSource {
     fn start(self, updates: UpdateSender) -> Self::Started {
         let Self { settings, events, sites } = self;
         let status = Arc::<Mutex<PartsStatus>>::default();
-        let (told, conflicts) = watch::channel(Arc::default());
+        let (sender, report) = watch::channel(Arc::default());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel::<()>();
         let shared = Arc::clone(&status);
         let run = move || {
             let feeds = Feeds::new(&sites);
-            let mut worker = Worker::new(settings, updates, feeds, shared, told);
+            let mut worker = Worker::new(settings, updates, feeds, shared, sender);
             runtime.block_on(async {
                 let events = feed::gather(events, sites);
                 tokio::select! {
@@ -125,7 +135,7 @@ impl Source for PartsSource {
             worker.save();
         };
         let thread = std::thread::Builder::new().name(THREAD.into()).spawn(run)?;
-        Ok(Running { stop: Some(stop), thread: Some(thread), status, conflicts })
+        Ok(Running { stop: Some(stop), thread: Some(thread), status, report })
     }
 }
 
@@ -137,6 +147,8 @@ struct Worker {
     /// The SOA that a zone itself has.
     own_soa: Vec<Option<SetValue>>,
     feeds: Feeds,
+    /// Names that exist in a zone itself whatever records they have.
+    own_names: Vec<BTreeSet<Box<[u8]>>>,
     /// Parts that cannot be read, and why.
     unusable: BTreeMap<PartKey, String>,
     serial: u32,
@@ -145,7 +157,7 @@ struct Worker {
     /// The serials are to change.
     is_new: bool,
     status: Arc<Mutex<PartsStatus>>,
-    conflicts: watch::Sender<Arc<BTreeSet<Conflict>>>,
+    outcome: watch::Sender<Arc<Report>>,
 }
 
 impl Worker {
@@ -154,7 +166,7 @@ impl Worker {
         updates: UpdateSender,
         feeds: Feeds,
         status: Arc<Mutex<PartsStatus>>,
-        conflicts: watch::Sender<Arc<BTreeSet<Conflict>>>,
+        outcome: watch::Sender<Arc<Report>>,
     ) -> Self {
         for origin in &settings.zones {
             updates.claim(origin.clone(), None);
@@ -166,6 +178,7 @@ impl Worker {
         Self {
             parts: Parts::new(settings.zones.clone()),
             own_soa: vec![None; settings.zones.len()],
+            own_names: vec![BTreeSet::new(); settings.zones.len()],
             settings,
             updates,
             hidden,
@@ -176,7 +189,7 @@ impl Worker {
             is_changed: false,
             is_new: false,
             status,
-            conflicts,
+            outcome,
         }
     }
 
@@ -198,8 +211,11 @@ impl Worker {
                 }
                 hidden = self.hidden.next() => {
                     for (zone, content) in hidden? {
-                        let changes = self.take_own(zone, content.as_deref());
+                        let (changes, names) = self.take_own(zone, content.as_deref());
                         self.apply(changes).await?;
+                        if self.is_published && !names.is_empty() {
+                            self.send([(zone, names)].into()).await?;
+                        }
                     }
                 }
                 _ = save.tick() => self.save(),
@@ -314,12 +330,15 @@ impl Worker {
         changes
     }
 
-    /// What a zone itself has.
-    fn take_own(&mut self, zone: usize, content: Option<&Zone>) -> Vec<SetChange> {
-        let (mut own, mut soa) = (Own::new(), None);
+    /// Takes in the content of a zone itself; the sets, and names without records, that change.
+    fn take_own(&mut self, zone: usize, content: Option<&Zone>) -> (Vec<SetChange>, Vec<Change>) {
+        let (mut own, mut soa, mut names) = (Own::new(), None, BTreeSet::new());
         for node in content.into_iter().flat_map(Zone::nodes) {
             let origin = self.settings.zones[zone].as_name();
             let Ok(name) = NameBuf::joined(node.name(), origin) else { continue };
+            if node.sets().next().is_none() {
+                names.insert(name.as_name().as_bytes().into());
+            }
             for set in node.sets() {
                 let (rtype, value) = (set.rtype(), SetValue::from(set));
                 match rtype {
@@ -330,33 +349,18 @@ impl Worker {
         }
         self.own_soa[zone] = soa;
         self.is_new = true;
-        self.parts.set_own(zone, own)
+        let known = std::mem::replace(&mut self.own_names[zone], names);
+        let names = &self.own_names[zone];
+        let gone = known.difference(names).map(|name| Change::RemoveName(name_of(name)));
+        let new = names.difference(&known).map(|name| Change::AddName(name_of(name)));
+        let changes = gone.chain(new).collect();
+        (self.parts.set_own(zone, own), changes)
     }
 
-    /// The SOA of a zone, and an NS record if the zone itself has none.
     fn apex(&self, zone: usize) -> Vec<Edit> {
-        let origin = &self.settings.zones[zone];
-        let below = |label: &[u8]| {
-            NameBuf::with_label(label, origin.as_name()).unwrap_or_else(|_| origin.clone())
-        };
-        let server = below(b"ns");
-        let soa = self.own_soa[zone].clone().unwrap_or_else(|| {
-            let mut data = server.as_name().as_bytes().to_vec();
-            data.extend_from_slice(below(b"hostmaster").as_name().as_bytes());
-            let times = [0, SOA_REFRESH, SOA_RETRY, SOA_EXPIRE, self.settings.negative_ttl];
-            times.iter().for_each(|number| data.extend_from_slice(&number.to_be_bytes()));
-            SetValue::new(self.settings.ttl, vec![data.into()])
-        });
-        let soa = SetValue {
-            data: soa.data.into_iter().map(|data| with_serial(data, self.serial)).collect(),
-            ..soa
-        };
-        let mut edits = vec![Edit::put(origin.clone(), Rtype::SOA, soa)];
-        if self.own_soa[zone].is_none() {
-            let ns = SetValue::new(self.settings.ttl, vec![server.as_name().as_bytes().into()]);
-            edits.push(Edit::put(origin.clone(), Rtype::NS, ns));
-        }
-        edits
+        let own = self.own_soa[zone].as_ref();
+        let ttls = (self.settings.ttl, self.settings.negative_ttl);
+        apex::edits(ttls, &self.settings.zones[zone], own, self.serial)
     }
 
     /// Publishes all sets in place of those before, unless they lost too much.
@@ -365,7 +369,6 @@ impl Worker {
         for zone in 0..self.settings.zones.len() {
             let target = Target::Zone(self.settings.zones[zone].clone());
             let apex = self.apex(zone);
-            let server = NameBuf::with_label(b"ns", self.settings.zones[zone].as_name());
             let mut epoch = self.updates.full_sync(target.clone());
             let all = self.parts.all(zone).map(Edit::from);
             for change in apex.into_iter().chain(all) {
@@ -373,8 +376,11 @@ impl Worker {
                     tracing::warn!("a record of clusters is not served: {why}");
                 }
             }
-            if let Ok(server) = server {
-                let _ = epoch.put(Change::AddName(server));
+            let server = apex::server(&self.settings.zones[zone]);
+            let server = self.own_soa[zone].is_none().then_some(server);
+            let names = self.own_names[zone].iter().map(|name| name_of(name));
+            for name in names.chain(server) {
+                let _ = epoch.put(Change::AddName(name));
             }
             if let SyncOutcome::Refused(why) = epoch.commit().await?.outcome {
                 tracing::error!(%target, "parts of clusters are not served: {why}");
@@ -410,6 +416,7 @@ impl Worker {
     }
 
     async fn renew_serial(&mut self) -> Result<(), Stopped> {
+        self.leave_out_gone().await?;
         self.report();
         if !self.is_published || !std::mem::take(&mut self.is_new) {
             return Ok(());
@@ -420,39 +427,6 @@ impl Worker {
         let zones = 0..self.settings.zones.len();
         let apex = |zone| (zone, self.apex(zone).into_iter().map(Change::from).collect());
         self.send(zones.map(apex).collect()).await
-    }
-
-    fn report(&self) {
-        let conflicts: BTreeSet<Conflict> = self.parts.conflicts().collect();
-        let mut clusters: BTreeMap<&str, u64> = BTreeMap::new();
-        for key in self.parts.parts().keys() {
-            *clusters.entry(&key.cluster).or_default() += 1;
-        }
-        let clusters = clusters.into_iter();
-        let clusters = clusters.map(|(name, parts)| ClusterParts { name: name.into(), parts });
-        let unusable = self.unusable.iter().map(|(key, why)| format!("{key}: {why}"));
-        let shown = conflicts.iter().map(ToString::to_string).chain(unusable);
-        let refused = self.feeds.refused();
-        let count = conflicts.len() + self.unusable.len() + refused.len();
-        let shown = refused.into_iter().chain(shown);
-        self.edit_status(|status| {
-            status.names = self.parts.names() as u64;
-            status.clusters = clusters.collect();
-            status.conflict_count = count as u64;
-            status.is_synced = self.feeds.is_synced();
-            status.is_saved &= !status.is_synced;
-            status.conflicts = shown.take(CONFLICTS_SHOWN).collect();
-        });
-        for new in conflicts.difference(&self.conflicts.borrow()).take(CONFLICTS_SHOWN) {
-            tracing::warn!("cannot be merged: {new}");
-        }
-        self.conflicts.send_if_modified(|known| {
-            let is_other = **known != conflicts;
-            if is_other {
-                *known = Arc::new(conflicts);
-            }
-            is_other
-        });
     }
 
     fn is_held(&self) -> bool {
@@ -475,19 +449,6 @@ impl Worker {
         }
         self.edit_status(|status| status.saving = saved.err());
     }
-}
-
-/// The data of an SOA with another serial, which is behind its two names.
-fn with_serial(data: Box<[u8]>, serial: u32) -> Box<[u8]> {
-    let mut data = data;
-    let names = Name::parse(&data).map(|name| name.len());
-    let at = names.and_then(|one| Ok(one + Name::parse(&data[one..])?.len()));
-    if let Ok(at) = at
-        && let Some(place) = data.get_mut(at..at + 4)
-    {
-        place.copy_from_slice(&serial.to_be_bytes());
-    }
-    data
 }
 
 /// Seconds since 1970, as the serial of a zone.

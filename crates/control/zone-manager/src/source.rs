@@ -46,11 +46,11 @@ pub enum SourceKind {
     Store,
     /// The store of another site. A zone has one home: if one of two has it, the other is refused.
     Site,
-    /// Parts that several clusters have of a zone. It merges them with what the store has of the
-    /// zone, which the store goes on writing.
-    Parts,
     /// The Kubernetes API.
     Kubernetes,
+    /// Parts that several clusters have of a zone. It merges them with what the store, or a
+    /// controller of a cluster, has of the zone and goes on writing.
+    Parts,
     /// Hosts files.
     Hosts,
     /// Zone files in the config.

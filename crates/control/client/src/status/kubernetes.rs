@@ -30,9 +30,12 @@ pub(super) fn text(kubernetes: &KubernetesStatus) -> String {
         text += &written.map(|at| format!(", last at {}", utc(at))).unwrap_or_default();
     }
     if let Some(parts) = &kubernetes.parts {
-        let of = |cluster: &ClusterParts| match &*cluster.name {
-            "" => plural(cluster.parts as usize, "object"),
-            name => format!("{} of {}", cluster.parts, plain(name)),
+        let of = |cluster: &ClusterParts| match (&*cluster.name, cluster.heartbeat_seconds) {
+            ("", _) => plural(cluster.parts as usize, "object"),
+            (name, Some(at)) if cluster.is_gone => {
+                format!("none of {}, which was last seen at {}", plain(name), utc(at))
+            }
+            (name, _) => format!("{} of {}", cluster.parts, plain(name)),
         };
         let clusters: Vec<String> = parts.clusters.iter().map(of).collect();
         text += &format!("; {} shares {}", plain(&parts.zones.join(", ")), clusters.join(", "));

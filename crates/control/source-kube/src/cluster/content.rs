@@ -1,4 +1,5 @@
 //! The known objects.
+use super::parts::PartKind;
 use super::{Cluster, KeptSlice, ObjectName};
 use crate::objects::{KeptSliceOf, Service, ServiceKind};
 use std::collections::HashMap;
@@ -51,7 +52,11 @@ impl Cluster {
                 entry.is_some_and(|entry| entry.service.is_some())
             }
             3 => self.slices.get((false, namespace, name)).is_some(),
-            _ => self.pods.contains_key(object),
+            4 => self.pods.contains_key(object),
+            _ => {
+                let kind = PartKind::OBJECTS.get(kind - 5);
+                kind.is_some_and(|kind| self.has_part_object(*kind, object))
+            }
         }
     }
 

@@ -1,20 +1,12 @@
 //! Services, and what they say of their part in a zone that clusters share.
-use super::{CHECK, EndpointNaming, Kind, Meta, Raw, RawPort, Service, ServiceKind, Services};
-use super::{addresses, ports_of};
+use super::{CHECK, EndpointNaming, Kind, Meta, PartRules, Raw, RawPort, Service, ServiceKind};
+use super::{Services, Targets, addresses, ports_of};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// The annotation that names a service in the zone that clusters share.
 const NAME: &str = "dunlin.io/name";
-/// The TTL of its records there.
-const TTL: &str = "dunlin.io/ttl";
-/// The policy of its sets there.
-const POLICY: &str = "dunlin.io/policy";
-/// The weight of its members there.
-const WEIGHT: &str = "dunlin.io/weight";
-/// Their tier.
-const TIER: &str = "dunlin.io/tier";
 
 /// A service as it is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,30 +23,17 @@ pub struct WatchedService {
 /// Labels of an object.
 pub type Labels = BTreeMap<Box<str>, Box<str>>;
 
-/// What a service says of its part in a zone that clusters share. Texts are those of its
-/// annotations; empty: it has none.
+/// A service as its part in a zone that clusters share needs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct SharedService {
-    /// Its UID.
-    pub uid: Box<str>,
-    /// When it was created, in seconds since 1970.
-    pub created: u64,
-    /// Its name in the zone.
+    /// The annotations and the age.
+    pub rules: PartRules,
+    /// The annotation with its name in the zone; empty: there is none.
     pub name: Box<str>,
-    /// The TTL of its records.
-    pub ttl: Box<str>,
-    /// The policy of its sets.
-    pub policy: Box<str>,
-    /// The weight of its members.
-    pub weight: Box<str>,
-    /// The tier of its members.
-    pub tier: Box<str>,
-    /// The check of its addresses.
-    pub check: Box<str>,
-    /// The addresses of its load balancer.
-    pub load_balancer: Box<[IpAddr]>,
-    /// The name of its load balancer, if that has no addresses.
-    pub load_balancer_name: Box<str>,
+    /// Whether its labels choose it.
+    pub is_selected: bool,
+    /// The load balancer.
+    pub load_balancer: Targets,
     /// `externalIPs`.
     pub external_ips: Box<[IpAddr]>,
 }
@@ -79,13 +58,21 @@ struct ServiceSpec {
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct ServiceStatus {
-    load_balancer: LoadBalancer,
+    load_balancer: RawLoadBalancer,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct LoadBalancer {
+pub(super) struct RawLoadBalancer {
     ingress: Option<Vec<Ingress>>,
+}
+
+impl RawLoadBalancer {
+    pub(super) fn targets(&self) -> Targets {
+        let all = || self.ingress.iter().flatten();
+        let addresses = all().filter_map(|each| each.ip.as_deref());
+        Targets::new(addresses, all().filter_map(|each| each.hostname.as_deref()))
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -117,10 +104,10 @@ impl Kind for Services {
 
     fn keep(mut raw: Self::Raw, naming: EndpointNaming) -> Option<Self::Entry> {
         let RawService(spec) = raw.spec?;
-        let check = raw.metadata.annotations.remove(CHECK);
+        let check = raw.metadata.annotations.get(CHECK).cloned();
         let shared = naming.shared.then(|| {
             let status = raw.status.take().unwrap_or_default().0;
-            let of = SharedService::of(&mut raw.metadata, &spec, status, check.as_deref());
+            let of = SharedService::of(&mut raw.metadata, &spec, &status);
             Box::new((of, std::mem::take(&mut raw.metadata.labels)))
         });
         let ports = ports_of(&spec.ports, naming);
@@ -140,28 +127,13 @@ impl Kind for Services {
 }
 
 impl SharedService {
-    fn of(meta: &mut Meta, spec: &ServiceSpec, status: ServiceStatus, check: Option<&str>) -> Self {
-        let ingress = status.load_balancer.ingress.unwrap_or_default();
-        let ips = ingress.iter().filter_map(|each| each.ip.as_deref()?.parse().ok());
-        let name = ingress.iter().find_map(|each| each.hostname.clone()).unwrap_or_default();
-        let mut annotation = |key: &str| meta.annotations.remove(key).unwrap_or_default();
+    fn of(meta: &mut Meta, spec: &ServiceSpec, status: &ServiceStatus) -> Self {
         Self {
-            name: annotation(NAME),
-            ttl: annotation(TTL),
-            policy: annotation(POLICY),
-            weight: annotation(WEIGHT),
-            tier: annotation(TIER),
-            check: check.unwrap_or_default().into(),
-            created: seconds_of(&meta.creation_timestamp),
-            uid: std::mem::take(&mut meta.uid),
-            load_balancer: ips.collect(),
-            load_balancer_name: name,
+            name: meta.annotations.remove(NAME).unwrap_or_default(),
+            rules: PartRules::take(meta),
+            is_selected: false,
+            load_balancer: status.load_balancer.targets(),
             external_ips: addresses(spec.external_ips.as_deref().unwrap_or_default()),
         }
     }
-}
-
-/// The seconds since 1970 of a time such as `2026-11-28T07:00:00Z`; 0 for others.
-pub(crate) fn seconds_of(text: &str) -> u64 {
-    text.parse::<jiff::Timestamp>().map_or(0, |time| time.as_second().try_into().unwrap_or(0))
 }

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 fn zone(addresses: &[AddressKind]) -> SharedZone {
     SharedZone {
-        origin: NameBuf::from_text(b"svc.example.", Name::ROOT).expect("a name"),
+        origin: Some(NameBuf::from_text(b"svc.example.", Name::ROOT).expect("a name")),
+        exports: Vec::new(),
         addresses: addresses.to_vec(),
         selector: Vec::new(),
         ttl: 5,
@@ -119,6 +120,33 @@ fn annotations_say_name_ttl_and_rules_and_wrong_ones_are_named() {
     }
     let deep = "a.".repeat(120) + "shop";
     assert!(of("name", &deep)[0].contains("is too long below svc.example."));
+}
+
+#[test]
+fn export_has_one_name_in_each_multicluster_zone_by_the_same_rule() {
+    let exports = vec![NameBuf::from_text(b"clusterset.local.", Name::ROOT).expect("a name")];
+    let zone = SharedZone { origin: None, exports, ..zone(&DEFAULT) };
+    let service = |kind| Service { kind, ports: Box::default() };
+    let of = |kind, addresses: &[[u8; 4]]| {
+        let addresses = addresses.iter().map(|ip| (*ip).into()).collect();
+        let load_balancer = crate::objects::Targets { addresses, name: Box::default() };
+        let of = SharedService { load_balancer, ..SharedService::default() };
+        let rules = PartRules { created: 7, ttl: "60".into(), ..PartRules::default() };
+        let part = zone.export(("shop", "web"), &rules, &service(kind), &of, &[]);
+        let part = part?;
+        assert_eq!((part.created, &*part.location), (7, "eu/fra1"));
+        let names = part.sets.iter().map(|set| format!("{} {} {}", set.name, set.ttl, set.rtype));
+        Some(names.chain(part.faults.clone()).collect::<Vec<_>>())
+    };
+    let expected = Some(vec!["web.shop.svc.clusterset.local. 60 A".to_owned()]);
+    assert_eq!(of(ServiceKind::Headless, &[[192, 0, 2, 1]]), expected);
+    assert_eq!(of(ServiceKind::Headless, &[]), None, "nothing is ready");
+    let refused = of(ServiceKind::External("db.example".into()), &[]).expect("a fault");
+    assert_eq!(refused, ["a Service of type ExternalName cannot be exported"]);
+    assert_eq!(
+        zone.part(("shop", "web"), &service(ServiceKind::Headless), &SharedService::default(), &[]),
+        None
+    );
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! Lists: what they bring, and what they lack.
-use super::{IMPORTS, NAMESPACES, PODS, SERVICES, SLICES, STREAMS, Worker};
+use super::Worker;
+use super::events::{
+    CORE, IMPORTS, NAMESPACES, OBJECTS, PODS, SERVICES, SLICES, STREAMS, STREAMS_COUNT, kind_of,
+};
 use crate::cluster::{Cluster, ObjectName};
 use crate::failure::Failure;
 use crate::limits::{SKIPPED_MAX, SKIPPED_SHOWN};
 use crate::records::RecordChange;
 use crate::watch::StreamEvent;
 use std::collections::HashSet;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 use zone_manager::hold::{Evidence, Verdict, judge};
 
 /// What comes of an event.
@@ -53,6 +56,9 @@ impl Worker {
                 self.is_changed = true;
                 let stream = &mut self.streams[at];
                 stream.missing.remove(&object);
+                if let Some((lost, _)) = &mut stream.lost {
+                    lost.remove(&object);
+                }
                 if !stream.is_listing {
                     stream.current = Some(SystemTime::now());
                 }
@@ -101,14 +107,16 @@ impl Worker {
             NAMESPACES => counts.namespaces,
             SERVICES | IMPORTS => counts.services,
             SLICES => counts.slices,
-            _ => counts.pods,
+            PODS => counts.pods,
+            _ => kind_of(at).map_or(0, |kind| self.cluster.count_of(kind)),
         };
         count < self.settings.bounds.objects_max || self.cluster.has(at, object)
     }
 
     /// Whether what is known is complete and believed, so that it may replace the saved state.
     pub(super) fn is_whole(&self) -> bool {
-        let mut wanted = self.streams.iter().filter(|stream| stream.is_wanted);
+        // Parts are saved elsewhere.
+        let mut wanted = self.streams[..CORE.len()].iter().filter(|stream| stream.is_wanted);
         let is_whole = wanted.all(|stream| stream.is_listed && !stream.is_listing);
         self.is_published && is_whole && !self.publisher.is_held()
     }
@@ -121,7 +129,8 @@ impl Worker {
             SERVICES => cluster.service_names(false).collect(),
             IMPORTS => cluster.service_names(true).collect(),
             SLICES => cluster.slice_names().collect(),
-            _ => cluster.pod_names().cloned().collect(),
+            PODS => cluster.pod_names().cloned().collect(),
+            _ => kind_of(at).into_iter().flat_map(|kind| cluster.part_objects(kind)).collect(),
         }
     }
 
@@ -131,10 +140,54 @@ impl Worker {
         (stream.is_listed, stream.is_listing) = (true, false);
         stream.current = Some(SystemTime::now());
         let missing = std::mem::take(&mut self.streams[at].missing);
+        let missing = self.hold_objects(at, missing);
         let before = self.cluster.names();
         let gone = missing.len();
+        let changes = self.remove(at, missing);
+        let after = self.cluster.names();
+        let (kind, was_saved) = (STREAMS[at], self.status.get().is_saved);
+        tracing::info!(kind, gone, "Kubernetes objects listed");
+        self.is_changed = true;
+        if was_saved && self.are_listed(&CORE) {
+            self.status.edit(|status| status.is_saved = false);
+        }
+        match self.is_published && judge(&Evidence::listed(before, after)) == Verdict::Hold {
+            true => Swept::Loss,
+            false => Swept::Changes(changes),
+        }
+    }
+
+    /// The missing objects that are to go. If a list lost most objects of a kind with parts, they
+    /// stay for the time of a hold: the zone manager holds only what the cluster itself names.
+    fn hold_objects(&mut self, at: usize, missing: HashSet<ObjectName>) -> HashSet<ObjectName> {
+        let Some(kind) = kind_of(at) else { return missing };
+        let (before, gone) = (self.cluster.count_of(kind), missing.len() as u64);
+        let since = self.streams[at].lost.take().map_or_else(Instant::now, |(_, since)| since);
+        if judge(&Evidence::listed(before, before.saturating_sub(gone))) != Verdict::Hold {
+            return missing;
+        }
+        let why = format!("a list lacks {gone} of {before}: their records stay for `hold_time`");
+        self.skip(at, &ObjectName::new("", "*"), why);
+        self.streams[at].lost = Some((missing, since));
+        HashSet::new()
+    }
+
+    /// Removes objects that a list lost, once their hold is over.
+    pub(super) fn end_holds(&mut self) {
+        for at in OBJECTS..STREAMS_COUNT {
+            let hold = self.settings.hold;
+            let lost = self.streams[at].lost.take_if(|(_, since)| since.elapsed() >= hold);
+            if let Some((lost, _)) = lost {
+                self.skipped.remove(&(at, "*".into()));
+                self.remove(at, lost);
+            }
+        }
+    }
+
+    /// Removes objects of a stream; the records that change.
+    fn remove(&mut self, at: usize, objects: HashSet<ObjectName>) -> Vec<RecordChange> {
         let mut changes = Vec::new();
-        for object in missing {
+        for object in objects {
             self.touch(at, &object);
             let parts = self.cluster.affected_parts(at, &object);
             self.touch_parts(parts);
@@ -143,20 +196,16 @@ impl Worker {
                 SERVICES => self.cluster.put_service((false, object), None),
                 IMPORTS => self.cluster.put_service((true, object), None),
                 SLICES => self.cluster.put_slice(object, None),
-                _ => self.cluster.put_pod(object, None),
+                PODS => self.cluster.put_pod(object, None),
+                _ => {
+                    if let Some(kind) = kind_of(at) {
+                        self.cluster.put_part_object(kind, &object, None);
+                    }
+                    Vec::new()
+                }
             });
         }
-        let after = self.cluster.names();
-        let (kind, was_saved) = (STREAMS[at], self.status.get().is_saved);
-        tracing::info!(kind, gone, "Kubernetes objects listed");
-        self.is_changed = true;
-        if was_saved && self.are_listed(&[NAMESPACES, SERVICES, IMPORTS, SLICES, PODS]) {
-            self.status.edit(|status| status.is_saved = false);
-        }
-        match self.is_published && judge(&Evidence::listed(before, after)) == Verdict::Hold {
-            true => Swept::Loss,
-            false => Swept::Changes(changes),
-        }
+        changes
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reports and saved state of the source.
 use super::{STREAMS, Worker, now_seconds};
-use crate::failure::Failure;
+use crate::failure::{Cause, Failure};
 use crate::limits::{SKIPPED_SHOWN, STALE_AFTER};
 use crate::saved;
 use server_status::seconds;
@@ -12,6 +12,7 @@ impl Worker {
         let (kind, now) = (STREAMS[at], f64::from(now_seconds()));
         let stream = &mut self.streams[at];
         stream.is_open = state.is_ok();
+        stream.is_absent = state.as_ref().is_err_and(|failure| failure.cause == Cause::Absent);
         if let Err(failure) = &state {
             stream.failures += 1;
             if let Some(repeated) = self.failure_log.take(failure, kind, Instant::now()) {

@@ -1,5 +1,5 @@
 //! Exchange of the source with the other servers of a fleet.
-use super::{Event, FleetPart, IMPORTS, NAMESPACES, PODS, SERVICES, SLICES, Worker};
+use super::{Event, FleetPart, Worker};
 use crate::cluster::ObjectName;
 use crate::failure::{Cause, Failure};
 use crate::fleet::{self, Shared};
@@ -202,14 +202,7 @@ impl Worker {
     }
 
     fn is_wanted(&self, event: &Event) -> bool {
-        let at = match event {
-            Event::Namespace(_) => NAMESPACES,
-            Event::Service(_) => SERVICES,
-            Event::Import(_) => IMPORTS,
-            Event::Slice(_) | Event::KeptSlice(_) => SLICES,
-            Event::Pod(_) => PODS,
-        };
-        self.streams[at].is_wanted
+        self.streams[event.stream()].is_wanted
     }
 
     /// An event of each stream that is wanted.
@@ -249,7 +242,8 @@ impl Worker {
     pub(super) fn update_readiness(&self) {
         let Some(map) = &self.map else { return };
         let mut wanted = self.streams.iter().filter(|stream| stream.is_wanted);
-        let is_ready = wanted.all(|stream| stream.is_listed && stream.is_open);
+        let is_ready =
+            wanted.all(|stream| stream.is_listed && (stream.is_open || stream.is_absent));
         map.set_ready(self.is_published && is_ready && !self.follows);
     }
 }

@@ -1,10 +1,14 @@
 //! Starts the streams of the API server.
+use super::events::{Event, IMPORTS, NAMESPACES, OBJECTS, PODS, SERVICES, SLICES};
 use super::origin::tell_origin;
-use super::{Event, IMPORTS, NAMESPACES, SERVICES, SLICES, Settings, Worker};
+use super::{Settings, Worker};
 use crate::client::{Access, Connection};
 use crate::clients::{ClientWatch, Clients, POD_FIELDS};
 use crate::names::Compat;
-use crate::objects::{EndpointNaming, Imports, Namespaces, Pods, Services, Slices};
+use crate::objects::{
+    DnsEndpoints, EndpointNaming, Exports, Gateways, HttpRoutes, Imports, Ingresses, Namespaces,
+    Pods, Services, Slices,
+};
 use crate::status::SharedStatus;
 use crate::watch::{Selection, Sink, watch as watch_objects};
 use kube_api::Api;
@@ -49,7 +53,7 @@ impl Worker {
             pod_names: self.settings.pod_names,
             zonal: self.settings.naming.zonal,
             all_ports: self.settings.naming.compat == Compat::CoreDns,
-            shared: self.settings.shared.is_some(),
+            shared: self.settings.shared.as_ref().is_some_and(|shared| shared.zone.is_some()),
         };
         let labels = self.settings.labels.clone();
         let bounds = self.settings.bounds;
@@ -79,7 +83,14 @@ impl Worker {
                 SERVICES => start!(Services, Service, of(labels, "")),
                 IMPORTS => start!(Imports, Import, of(String::new(), "")),
                 SLICES => start!(Slices, Slice, of(labels, "")),
-                _ => start!(Pods, Pod, of(labels, POD_FIELDS)),
+                PODS => start!(Pods, Pod, of(labels, POD_FIELDS)),
+                at => match at - OBJECTS {
+                    0 => start!(DnsEndpoints, DnsEndpoint, of(String::new(), "")),
+                    1 => start!(Ingresses, Ingress, of(String::new(), "")),
+                    2 => start!(Gateways, Gateway, of(String::new(), "")),
+                    3 => start!(HttpRoutes, HttpRoute, of(String::new(), "")),
+                    _ => start!(Exports, Export, of(String::new(), "")),
+                },
             });
         }
         last

@@ -53,6 +53,7 @@ impl<K: Kind> Stream<K> {
             let path = format!("/apis/{group}/{version}");
             let resources = self.discovered(&path, "APIResourceList").await?.resources;
             if resources.iter().any(|resource| &*resource.name == plural) {
+                (self.was_found, self.absences) = (true, 0);
                 self.base = format!("{path}/{plural}");
                 return Ok(());
             }

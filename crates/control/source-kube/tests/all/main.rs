@@ -4,6 +4,7 @@ mod filled;
 
 mod certified;
 mod checked;
+mod held;
 mod peers;
 mod refused;
 mod shared;

@@ -10,6 +10,7 @@ use source_kube::limits::{Bounds, OBJECT_LEN_MAX};
 use source_kube::names::ClusterZone;
 use source_kube::saved::path as saved_path;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use test_support::folder::Folder;
 use zone_manager::hold::Acceptance;
@@ -404,6 +405,26 @@ fn imports_are_read_in_their_best_version_and_only_their_definition_may_be_absen
         assert!(world.requests(&format!("{expected}/serviceimports?")) > before, "{version}");
         watched.stop();
     }
+    // A server that starts does not know its definitions yet.
+    let watched = Watched::start(&world, edit);
+    watched.until_open();
+    let (before, asked) = (watched.status().streams[2].failures, AtomicUsize::new(0));
+    world.answer(move |request| {
+        let is_list = request.contains("serviceimports?watch") && request.contains("Version=7");
+        let gone = json!({ "code": 410, "message": "too old resource version" });
+        let first = request == "GET /apis" && asked.fetch_add(1, Ordering::Relaxed) == 0;
+        let none = json!({ "kind": "APIGroupList", "groups": [] });
+        match first {
+            true => Some(status(200, &none.to_string())),
+            false => is_list.then(|| Reply::Stream(line("ERROR", &gone))),
+        }
+    });
+    watched.until("it is looked for again, and found", |status| {
+        assert_eq!(watched.answer_in(&clusterset, "api"), Some(1), "the names stay");
+        let stream = &status.streams[2];
+        stream.failures >= before + 2 && stream.open_seconds.is_some()
+    });
+    watched.stop();
     // No definition: the cluster says what it has, so there are none.
     world.state().imports = None;
     let watched = Watched::start(&world, edit);

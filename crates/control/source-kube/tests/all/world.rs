@@ -30,6 +30,8 @@ pub struct State {
     pub services: BTreeMap<String, String>,
     /// Imported services, in the version that has them.
     pub imports: Option<(&'static str, Vec<&'static str>)>,
+    /// The number of Ingresses.
+    pub ingresses: usize,
     /// Answers before anything else does.
     pub instead: Override,
     /// Without streaming lists.
@@ -73,6 +75,15 @@ pub fn service(name: &str, ip: &str) -> Value {
     })
 }
 
+fn ingress(number: usize) -> Value {
+    let name = format!("web-{number}");
+    json!({
+        "metadata": { "name": name, "namespace": "shop", "resourceVersion": "5" },
+        "spec": { "rules": [{ "host": format!("{name}.shop.example") }] },
+        "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } },
+    })
+}
+
 /// The last line of a list.
 pub fn list_end(revision: u64) -> String {
     let annotations = json!({ "k8s.io/initial-events-end": "true" });
@@ -94,6 +105,7 @@ impl State {
                 .map(|name| json!({ "metadata": meta(name) }))
                 .collect(),
             Some("services") => self.services.iter().map(|(name, ip)| service(name, ip)).collect(),
+            Some("ingresses") => (0..self.ingresses).map(ingress).collect(),
             Some("serviceimports") => {
                 self.imports.iter().flat_map(|(_, names)| names.iter().map(import)).collect()
             }
@@ -129,6 +141,7 @@ impl State {
             "services" => "ServiceList",
             "endpointslices" => "EndpointSliceList",
             "serviceimports" => "ServiceImportList",
+            "ingresses" => "IngressList",
             other => panic!("a request for {other}"),
         };
         let objects = self.objects(path);
@@ -156,7 +169,9 @@ impl World {
         let services =
             (0..services).map(|at| (format!("web-{at}"), format!("10.96.0.{at}"))).collect();
         let instead: Override = Box::new(|_| None);
-        let state = State { services, imports: None, instead, is_paged: false, revision: 7 };
+        let imports = None;
+        let state =
+            State { services, imports, ingresses: 0, instead, is_paged: false, revision: 7 };
         let state = Arc::new(Mutex::new(state));
         let answering = Arc::clone(&state);
         let answer =
@@ -186,9 +201,10 @@ impl World {
 
     /// The revisions that are known are of no use any more.
     pub fn forget_revisions(&self) {
+        let old = format!("resourceVersion={}", self.state().revision);
         self.state().revision += 1_000_000;
-        self.answer(|request| {
-            let is_old = request.contains("watch=true") && request.contains("resourceVersion=7");
+        self.answer(move |request| {
+            let is_old = request.contains("watch=true") && request.contains(&old);
             let gone = json!({ "code": 410, "message": "too old resource version" });
             is_old.then(|| Reply::Stream(line("ERROR", &gone)))
         });
@@ -207,6 +223,7 @@ pub fn short() -> Bounds {
         response: (PATIENCE, PATIENCE),
         retry: (milliseconds(1), milliseconds(20)),
         connect_retry_max: milliseconds(20),
+        unknown_retry: milliseconds(300),
         ..Bounds::default()
     }
 }

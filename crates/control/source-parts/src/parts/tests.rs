@@ -1,5 +1,5 @@
 use super::*;
-use crate::merge::merge;
+use crate::merge::{EXPORTS, merge};
 use crate::part::PartSet;
 use model::{Choice, SetRules};
 use std::collections::BTreeMap;
@@ -168,6 +168,48 @@ fn records_of_the_zone_itself_come_first_and_their_rules_hold() {
 }
 
 #[test]
+fn parts_of_a_cluster_without_a_heartbeat_are_left_out_until_it_has_one() {
+    let mut parts = Parts::new(vec![origin()]);
+    parts.put(key("a", "shop", "web"), Some(addresses(1, "eu/fra1", &["10.0.0.1"])));
+    parts.put(key("b", "shop", "web"), Some(addresses(2, "eu/ams1", &["10.1.0.1"])));
+    let beat = |at| Some(Part { created: at, ..Part::default() });
+    parts.put(PartKey::heartbeat("a"), beat(100));
+    assert!(parts.set_oldest(100).is_empty());
+    let changes = parts.set_oldest(101);
+    assert_eq!(changes.len(), 1);
+    assert_eq!(
+        data(&parts, "web.shop", Rtype::A),
+        ["10.1.0.1"],
+        "b has never said that it is there"
+    );
+    // What it has changes meanwhile.
+    parts.put(key("a", "shop", "web"), Some(addresses(1, "eu/fra1", &["10.0.0.2"])));
+    assert_eq!(data(&parts, "web.shop", Rtype::A), ["10.1.0.1"]);
+    parts.put(PartKey::heartbeat("a"), beat(150));
+    parts.set_oldest(101);
+    assert_eq!(data(&parts, "web.shop", Rtype::A), ["10.0.0.2", "10.1.0.1"]);
+    assert!(parts.gone().is_empty());
+    let key = PartKey::read("a/objects/parts/heartbeat/-/-").expect("a key");
+    assert_eq!((key.is_heartbeat(), key), (true, PartKey::heartbeat("a")));
+}
+
+/// KEP-1645 by a controller: what it imported stands alone, and other types of the name, too.
+#[test]
+fn export_gives_way_to_what_the_zone_itself_has_of_its_name() {
+    let mut parts = Parts::new(vec![origin()]);
+    let export = PartKey { kind: EXPORTS.into(), ..key("a", "shop", "web") };
+    parts.put(export, Some(addresses(1, "eu/fra1", &["10.0.0.1"])));
+    assert_eq!(data(&parts, "web.shop", Rtype::A), ["10.0.0.1"]);
+    let imported = name("_http._tcp.web.shop.svc.example.").as_name().as_bytes().into();
+    let own = BTreeMap::from([((imported, Rtype::SRV), SetValue::new(5, vec![[1][..].into()]))]);
+    parts.set_own(0, own);
+    assert_eq!(data(&parts, "web.shop", Rtype::A), [""; 0]);
+    assert!(conflicts(&parts).is_empty(), "each exported service is imported");
+    parts.set_own(0, BTreeMap::new());
+    assert_eq!(data(&parts, "web.shop", Rtype::A), ["10.0.0.1"]);
+}
+
+#[test]
 fn set_that_no_message_carries_or_no_policy_fits_is_bounded_and_reported() {
     let mut parts = Parts::new(vec![origin()]);
     let many = |net: u8, count: u32| -> Vec<Box<[u8]>> {
@@ -211,7 +253,7 @@ fn random_part(random: &mut fastrand::Rng) -> Part {
         weight: random.u16(..3),
         tier: random.u8(..2),
         sets,
-        faults: Vec::new(),
+        ..Part::default()
     }
 }
 

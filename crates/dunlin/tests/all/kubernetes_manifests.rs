@@ -39,7 +39,7 @@ fn objects(text: &str) -> Vec<Value> {
 const PASSWORD: &str = "secret\n";
 
 /// Files of the Secrets of a fleet, by the names that the Pods give them: one CA for all.
-fn secret_files() -> [(&'static str, String); 4] {
+fn secret_files() -> [(&'static str, String); 6] {
     let key = || KeyPair::generate().expect("a key");
     let mut ca = CertificateParams::new(Vec::new()).expect("no names");
     ca.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -53,6 +53,8 @@ fn secret_files() -> [(&'static str, String); 4] {
         ("etcd-password", PASSWORD.into()),
         ("api.pem", certificate.expect("a certificate").pem()),
         ("api.key", own.serialize_pem()),
+        ("site-ca.pem", ca.pem()),
+        ("site-password", PASSWORD.into()),
     ]
 }
 
@@ -84,6 +86,11 @@ fn manifests_and_chart_are_valid_for_an_api_server() {
         ("overlays/node-local", 10),
         (".", 18),
         ("fleet", 8),
+        ("components/kubernetes", 8),
+        ("components/health", 6),
+        ("components/api", 7),
+        ("components/dns", 7),
+        ("components/dns-of-two-sites", 7),
         ("load-balancer", 1),
         ("anycast", 3),
     ] {
@@ -305,7 +312,7 @@ fn objects_of_the_fleet_belong_together() {
 #[test]
 fn servers_with_the_config_of_the_fleet_share_their_records() {
     let files = secret_files();
-    let [(_, ca), _, (_, certificate), (_, key)] = &files;
+    let [(_, ca), _, (_, certificate), (_, key), ..] = &files;
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-fleet");
     std::fs::create_dir_all(&folder).expect("a folder");
     let path = |file: &str, text: &str| {

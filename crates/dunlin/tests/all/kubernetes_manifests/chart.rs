@@ -16,12 +16,23 @@ const PUBLIC: &str = "loadBalancer.annotations.metallb\\.io/loadBalancerIPs=192.
 const NETWORKS: &str = "networks=[[network]]\nname = \"payment\"\nnamespaces = [\"pci-*\"]\n";
 
 /// Values of the chart beside the resolvers, and how many objects they lead to.
-const VALUES: [(&[&str], usize); 9] = [
+const VALUES: [(&[&str], usize); 10] = [
     (&[], 7),
     (&[NETWORKS, "nodeLocations=true"], 7),
     (&["cpus.enabled=true", "cpus.policy=none"], 12),
     (&["loadBalancer.enabled=true", PUBLIC], 8),
     (&["anycast.enabled=true", "anycast.addresses={192.0.2.54,2001:db8::54}"], 10),
+    (
+        &[
+            "multiclusterZones={clusterset.local}",
+            "exports=true",
+            "shared=svc.example",
+            "recordsFrom={dns_endpoints,gateways}",
+            "recordZones.shop\\.example={shop}",
+            "recordZones.apps\\.example={*}",
+        ],
+        7,
+    ),
     (&["joinKubeDns=true", "replicas=3", "image=registry.example/dunlin:1"], 7),
     (&["service.name=kube-dns", "service.clusterIP=10.96.0.10", "nodeLocal.enabled=true"], 10),
     (
@@ -57,11 +68,15 @@ const VALUES: [(&[&str], usize); 9] = [
 ];
 
 /// Values that the chart refuses, and what it says.
-const REFUSED: [(&[&str], &str); 5] = [
+const REFUSED: [(&[&str], &str); 6] = [
     (&[UPSTREAMS, "clusterIP=10.96.0.10"], "additional properties 'clusterIP' not allowed"),
     (&[UPSTREAMS, "service.create=false"], "additional properties 'create' not allowed"),
     (&[UPSTREAMS, "scale.max=9"], "additional properties 'max' not allowed"),
     (&[UPSTREAMS, "pods=some"], "value must be one of 'disabled', 'verified', 'insecure'"),
+    (
+        &[UPSTREAMS, "recordsFrom={pods}"],
+        "value must be one of 'dns_endpoints', 'ingresses', 'gateways'",
+    ),
     (&[UPSTREAMS, "nodeLocal.enabled=true"], "nodeLocal.clusterDNS: name the address"),
 ];
 
@@ -154,7 +169,23 @@ fn check_values(values: &[&str], text: &str) {
         ("zones={cluster.local,other.local}", &["zones = [\"cluster.local\",\"other.local\"]"]),
         (
             "multiclusterZones={clusterset.local}",
-            &["- serviceimports\n", "\"clusterset.local\" = { servers = [\"10.96.0.10\"], ttl_max"],
+            &["- serviceimports\n", "multicluster_zones = [\"clusterset.local\"]"],
+        ),
+        (
+            "nodeLocal.clusterDNS=10.96.0.10",
+            &["\"cluster.local\" = { servers = [\"10.96.0.10\"], ttl_max"],
+        ),
+        ("exports=true", &["- serviceexports\n", "\n    exports = true\n"]),
+        ("shared=svc.example", &["\n    shared = \"svc.example\"\n"]),
+        (
+            "recordsFrom={dns_endpoints,gateways}",
+            &[
+                "records_from = [\"dns_endpoints\",\"gateways\"]",
+                "{ \"apps.example\" = [\"*\"], \"shop.example\" = [\"shop\"] }",
+                "- dnsendpoints/status\n",
+                "- httproutes\n",
+                "- events\n",
+            ],
         ),
         ("nodeLocal.address=169.254.25.10", &["listen = [\"169.254.25.10:53\"]"]),
     ];

@@ -137,15 +137,7 @@ fn members(containers: &[Container]) -> BTreeMap<Address, Member> {
 /// Another program moves packets between containers already, or the kernel would not go on with a
 /// connection that it gets back.
 pub(crate) fn check_machine() -> Result<Duration, Failure> {
-    let names = bpf::program_names()?;
-    let rival = RIVALS.iter().find(|(prefix, _)| names.iter().any(|name| name.starts_with(prefix)));
-    if let Some((prefix, rival)) = rival {
-        return Err(format!(
-            "{rival} moves packets between containers on this machine already (the kernel has \
-             programs {prefix}*): leave out --switch"
-        )
-        .into());
-    }
+    refuse_rivals(&bpf::program_names()?)?;
     let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
     if number(TCP_LOOSE) == Some(0) {
         return Err(format!(
@@ -156,6 +148,18 @@ pub(crate) fn check_machine() -> Result<Duration, Failure> {
     }
     let remembered = number(UDP_TIMEOUT).map_or(Duration::ZERO, Duration::from_secs);
     Ok(SILENCE_MIN.max(remembered + Duration::from_secs(1)))
+}
+
+/// Fails where one of these programs of the kernel moves packets between containers.
+fn refuse_rivals(names: &[String]) -> Result<(), String> {
+    let is_there = |prefix: &str| names.iter().any(|name| name.starts_with(prefix));
+    match RIVALS.iter().find(|(prefix, _)| is_there(prefix)) {
+        None => Ok(()),
+        Some((prefix, rival)) => Err(format!(
+            "{rival} moves packets between containers on this machine already (the kernel has \
+             programs {prefix}*): leave out --switch"
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -184,6 +188,22 @@ mod tests {
         ];
         let found: Vec<u32> = members(&containers).values().map(|one| one.interface).collect();
         assert_eq!(found, [2, 7]);
+    }
+
+    #[test]
+    fn switch_is_refused_where_others_move_packets_already() {
+        // The kernel keeps 15 letters of a name.
+        for (name, rival) in [
+            ("cil_from_contai", Some("Cilium")),
+            ("cali_tc_preambl", Some("Calico's eBPF data plane")),
+            ("calico_tc_main", Some("Calico's eBPF data plane")),
+            ("from_container", None),
+            ("ciliary", None),
+        ] {
+            let told = refuse_rivals(&["switch_flow".into(), name.into()]).err();
+            let says = |rival: &str| told.as_ref().is_some_and(|why| why.starts_with(rival));
+            assert!(rival.map_or(told.is_none(), says), "{name}: {told:?}");
+        }
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! Containers that come, go and swap addresses while packets are switched, for minutes, and flows
 //! to a service from each of its clients: `make campaign-cpus-fabric`.
 use crate::is_root;
-use crate::switch::{SERVICE, add_service, containers, switching_after};
+use crate::switch::{
+    MASQUERADED, SERVICE, SERVICE_BACK, add_service, containers, run, switching_after,
+};
 use crate::switch_moves::ip;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -11,7 +13,7 @@ use std::time::{Duration, Instant};
 use test_support::spaces::{Lan, within};
 
 /// Seconds without `DUNLIN_SECONDS`.
-const SECONDS: u64 = 120;
+const SECONDS: u64 = 600;
 /// The port of the service's member, and of each host's own.
 const PORT: u16 = 7_003;
 /// Bytes of a long exchange.
@@ -26,6 +28,11 @@ struct Counts {
     wrong: AtomicU64,
     /// Connections that broke although both ends stayed.
     broken: AtomicU64,
+    /// Datagrams without a reply.
+    lost: AtomicU64,
+    /// Swaps of addresses, and containers that came.
+    swaps: AtomicU64,
+    came: AtomicU64,
 }
 
 fn seconds() -> u64 {
@@ -92,9 +99,12 @@ fn exchange(lan: &Lan, from: usize, to: SocketAddr, host: usize, counts: &Counts
             return;
         }
         counts.wrong.fetch_add(u64::from(usize::from(first) != host), Ordering::Relaxed);
-        // One in flight may be lost while a member comes or goes.
-        if socket.send(&[1]).and_then(|_| socket.recv(&mut byte)).is_ok() {
-            counts.wrong.fetch_add(u64::from(usize::from(byte[0]) != host), Ordering::Relaxed);
+        match socket.send(&[1]).and_then(|_| socket.recv(&mut byte)) {
+            Ok(_) => {
+                let is_wrong = usize::from(byte[0]) != host;
+                counts.wrong.fetch_add(u64::from(is_wrong), Ordering::Relaxed);
+            }
+            Err(_) => drop(counts.lost.fetch_add(1, Ordering::Relaxed)),
         }
         counts.exchanges.fetch_add(1, Ordering::Relaxed);
     }
@@ -120,12 +130,14 @@ fn flows_survive_minutes_of_containers_that_change() {
     let mut watcher = switching_after(&lan, &[0, 1, 2, 3], Duration::from_millis(1));
     let mut changes = 0_u64;
     thread::scope(|scope| {
-        let clients: Vec<_> = [SERVICE, direct, by_v6]
+        let to_second = [SERVICE, MASQUERADED, direct, by_v6].map(|to| (0, to, 1));
+        let clients: Vec<_> = to_second
             .into_iter()
-            .map(|to| {
+            .chain([(1, SERVICE_BACK, 0)])
+            .map(|(from, to, host)| {
                 scope.spawn({
                     let (lan, counts) = (&lan, &counts);
-                    move || exchange(lan, 0, to, 1, counts, end)
+                    move || exchange(lan, from, to, host, counts, end)
                 })
             })
             .collect();
@@ -143,19 +155,41 @@ fn flows_survive_minutes_of_containers_that_change() {
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let switched = watcher.read().unwrap().switch;
     println!(
-        "{} s: {changes} changes of members, {} exchanges, {} from a wrong container, {} broken; \
-         {switched:?}",
+        "{} s: {changes} changes of members, {} swaps of addresses, {} containers that came, {} \
+         exchanges, {} from a wrong container, {} broken, {} datagrams lost; {switched:?}",
         begin.elapsed().as_secs(),
+        of(&counts.swaps),
+        of(&counts.came),
         of(&counts.exchanges),
         of(&counts.wrong),
-        of(&counts.broken)
+        of(&counts.broken),
+        of(&counts.lost)
     );
     assert!(switched.packets > 0 && of(&counts.exchanges) > 0);
     assert_eq!((of(&counts.wrong), of(&counts.broken)), (0, 0));
+    // Of each flow, the one in flight.
+    assert!(of(&counts.lost) <= changes + of(&counts.swaps) + of(&counts.came));
 }
 
-/// The third and fourth container swap their addresses again and again, and a client of each that
-/// is new finds its owner.
+/// The fourth container goes, and comes again with other wires and the address that it had.
+fn replace(lan: &Lan, address: std::net::Ipv4Addr) {
+    let space = &lan.hosts[3].space;
+    run(
+        lan,
+        &format!(
+            "ip link del h3
+             ip link add h3 type veth peer name eth0 netns {space}
+             ip link set h3 master lan up"
+        ),
+    );
+    ip(lan, 3, "link set eth0 up");
+    ip(lan, 3, &format!("addr add {address}/24 dev eth0"));
+    ip(lan, 3, &format!("addr add {}/64 dev eth0 nodad", ipv6(3)));
+    ip(lan, 3, "route replace 10.96.0.0/16 via 192.0.2.254");
+}
+
+/// The third and fourth container swap their addresses again and again, and now and then the fourth
+/// is replaced; a client of each that is new finds its owner.
 fn swap(lan: &Lan, counts: &Counts, is_over: &AtomicBool) {
     let addresses = [lan.hosts[2].address, lan.hosts[3].address];
     let mut owners = [2, 3];
@@ -167,6 +201,11 @@ fn swap(lan: &Lan, counts: &Counts, is_over: &AtomicBool) {
         for (address, owner) in addresses.into_iter().zip(owners) {
             ip(lan, owner, &format!("addr add {address}/24 dev eth0"));
             ip(lan, owner, "route replace 10.96.0.0/16 via 192.0.2.254");
+        }
+        if counts.swaps.fetch_add(1, Ordering::Relaxed) % 8 == 7 {
+            let own = if owners[0] == 3 { addresses[0] } else { addresses[1] };
+            replace(lan, own);
+            counts.came.fetch_add(1, Ordering::Relaxed);
         }
         for host in 0..4 {
             ip(lan, host, "neigh flush dev eth0");

@@ -11,9 +11,16 @@ use std::time::Duration;
 use test_support::spaces::{Lan, within};
 
 /// The address of a service whose member is the second host.
-pub(crate) const SERVICE: SocketAddr =
-    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1)), 7_002);
+pub(crate) const SERVICE: SocketAddr = service(1);
+/// One with the same member, which sees the address of the machine in place of the client's.
+pub(crate) const MASQUERADED: SocketAddr = service(2);
+/// One whose member is the first host.
+pub(crate) const SERVICE_BACK: SocketAddr = service(3);
 const MEMBER_PORT: u16 = 7_003;
+
+const fn service(number: u8) -> SocketAddr {
+    SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 96, 0, number)), 7_002)
+}
 
 /// Runs commands in the namespace of the switch, one a line.
 pub(crate) fn run(lan: &Lan, lines: &str) {
@@ -57,7 +64,7 @@ fn switching(lan: &Lan, members: &[usize]) -> Watcher {
     })
 }
 
-/// A service with connection tracking that drops what it does not know, as many clusters do.
+/// Services with connection tracking that drops what it does not know, as many clusters do.
 pub(crate) fn add_service(lan: &Lan) {
     let proc = "sysctl -qw net.ipv4.ip_forward=1
         sysctl -qw net.bridge.bridge-nf-call-iptables=1
@@ -65,18 +72,15 @@ pub(crate) fn add_service(lan: &Lan) {
         iptables -w -A FORWARD -m conntrack --ctstate INVALID -j DROP
         iptables -w -A FORWARD -j ACCEPT";
     run(lan, proc);
-    let member = lan.hosts[1].address;
-    for protocol in ["tcp", "udp"] {
-        run(
-            lan,
-            &format!(
-                "iptables -w -t nat -A PREROUTING -d {} -p {protocol} --dport {} \
-                 -j DNAT --to {member}:{MEMBER_PORT}",
-                SERVICE.ip(),
-                SERVICE.port()
-            ),
-        );
+    for (service, host) in [(SERVICE, 1), (MASQUERADED, 1), (SERVICE_BACK, 0)] {
+        let (ip, port, member) = (service.ip(), service.port(), lan.hosts[host].address);
+        for protocol in ["tcp", "udp"] {
+            let rule = format!("-d {ip} -p {protocol} --dport {port} -j DNAT --to {member}");
+            run(lan, &format!("iptables -w -t nat -A PREROUTING {rule}:{MEMBER_PORT}"));
+        }
     }
+    let to_service = format!("-m conntrack --ctorigdst {} -j MASQUERADE", MASQUERADED.ip());
+    run(lan, &format!("iptables -w -t nat -A POSTROUTING {to_service}"));
     for host in &lan.hosts {
         within(&host.space, || {
             let route = ["route", "add", "10.96.0.0/16", "via", "192.0.2.254"];
@@ -171,32 +175,35 @@ fn flows_of_members_are_switched_in_both_directions_and_those_of_others_are_not(
 }
 
 #[test]
-fn service_between_members_works_while_direct_flows_are_switched() {
+fn services_between_members_work_while_direct_flows_are_switched() {
     if !is_root() {
         return;
     }
     let lan = Lan::new("fabric-v", 3);
     add_service(&lan);
     let mut watcher = switching(&lan, &[0, 1]);
-    let echo = Echo::new(&lan, 1);
+    for host in [0, 1] {
+        Echo::new(&lan, host).serve_connections();
+    }
     let direct = SocketAddr::from((lan.hosts[1].address, MEMBER_PORT));
-    echo.serve_connections();
-    let mut by_service = connect(&lan, 0, SERVICE);
+    let services = [(0, SERVICE), (0, MASQUERADED), (1, SERVICE_BACK)];
+    let mut by_service = services.map(|(from, to)| connect(&lan, from, to));
     let mut by_address = connect(&lan, 0, direct);
-    check_stream(&mut by_service, 1);
+    let mut check_services = |seed| by_service.iter_mut().for_each(|s| check_stream(s, seed));
+    check_services(1);
     check_stream(&mut by_address, 2);
     assert_eq!(watcher.read().unwrap().switch.flows, 1);
     // The switch loses a member in mid-flow: the stack finishes both.
     let none = containers(&lan, &[]);
     within(&lan.switch, || watcher.follow(&none).unwrap());
     let moved = watcher.read().unwrap().switch.packets;
-    check_stream(&mut by_service, 3);
+    check_services(3);
     check_stream(&mut by_address, 4);
     assert_eq!(watcher.read().unwrap().switch.packets, moved);
     // And gets it back: what the stack has stays there, and a new connection is switched.
     let both = containers(&lan, &[0, 1]);
     within(&lan.switch, || watcher.follow(&both).unwrap());
-    check_stream(&mut by_service, 5);
+    check_services(5);
     let mut new = connect(&lan, 0, direct);
     check_stream(&mut new, 6);
     assert_eq!(watcher.read().unwrap().switch.flows, 2);

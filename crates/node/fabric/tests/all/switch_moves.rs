@@ -1,6 +1,6 @@
 //! Containers that change while packets are switched, and what the switch must not break.
 use crate::is_root;
-use crate::switch::{add_service, containers, switching_after};
+use crate::switch::{add_service, containers, run, switching_after};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::Command;
@@ -113,6 +113,39 @@ fn error_about_a_switched_datagram_arrives() {
         socket.send(&[1]).is_err_and(is_refused) || socket.recv(&mut [0]).is_err_and(is_refused)
     });
     assert!(watcher.read().unwrap().switch.packets >= 2);
+}
+
+/// The sender's end takes long packets, the receiver's does not at first.
+#[test]
+fn packets_that_are_too_long_for_the_other_end_are_left_to_the_stack_and_long_ones_are_moved() {
+    if !is_root() {
+        return;
+    }
+    let lan = Lan::new("fabric-j", 2);
+    let widen = |host: usize| {
+        ip(&lan, host, "link set eth0 mtu 9000");
+        run(&lan, &format!("ip link set h{host} mtu 9000"));
+    };
+    widen(0);
+    let mut watcher = switching_after(&lan, &[0, 1], Duration::from_nanos(1));
+    let to = SocketAddr::from((lan.hosts[1].address, PORT));
+    let receiver = within(&lan.hosts[1].space, || UdpSocket::bind(to).unwrap());
+    let sender = within(&lan.hosts[0].space, || UdpSocket::bind("0.0.0.0:0").unwrap());
+    receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut bytes = vec![0; 9_000];
+    // The bridge drops the long one, as without the switch.
+    for len in [100, 8_000, 101] {
+        sender.send_to(&vec![7; len], to).unwrap();
+    }
+    assert_eq!([100, 101], [(); 2].map(|()| receiver.recv(&mut bytes).unwrap()));
+    assert_eq!(watcher.read().unwrap().switch.packets, 2);
+    widen(1);
+    let both = containers(&lan, &[0, 1]);
+    within(&lan.switch, || watcher.follow(&both).unwrap());
+    sender.send_to(&vec![9; 8_000], to).unwrap();
+    assert_eq!(receiver.recv(&mut bytes).unwrap(), 8_000);
+    assert!(bytes[..8_000].iter().all(|byte| *byte == 9));
+    assert_eq!(watcher.read().unwrap().switch.packets, 3);
 }
 
 /// Datagrams in fragments, and those of a flow that they belong to.

@@ -245,7 +245,10 @@ impl Run<'_> {
             (Way::Switch, Some(spaces)) => Some(spaces.switch()?),
             _ => None,
         };
-        let setting = Setting { way, cpus, length: self.plan.length, spaces, command: &command };
+        let third = cpu::allowed().map_err(|error| error.to_string())?;
+        let third = third.iter().find(|third| !cpus.contains(third));
+        let length = self.plan.length;
+        let setting = Setting { way, cpus, third, length, spaces, command: &command };
         let measured = setting.measure()?;
         if let Some(switched) = switched
             && switched.packets()? == 0
@@ -315,5 +318,6 @@ fn run_of(measured: &Measured) -> FabricRun {
         page_rate: rate(measured.page_rate),
         packets: rate(measured.packets),
         bytes: rate(measured.bytes),
+        memory_left: measured.memory_left,
     }
 }

@@ -10,6 +10,7 @@ mod ends;
 mod frames;
 pub mod limits;
 pub mod measure;
+mod memory;
 mod pages;
 mod peer;
 mod replica;

@@ -13,6 +13,9 @@ pub const PACKET_BYTES: usize = 1_400;
 /// Bytes of a write to a stream.
 pub const WRITE_BYTES: usize = 64 << 10;
 
+/// Bytes that a loop copies at once: more than caches have.
+pub const COPY_BYTES: usize = 64 << 20;
+
 /// Connections of a load of pages.
 pub const CONNECTIONS: usize = 16;
 

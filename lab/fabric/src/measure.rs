@@ -1,6 +1,7 @@
 //! What is measured of a way between two CPUs.
 use crate::ends::{ClientEnds, Ends};
 use crate::limits::{CONNECTIONS, PACKET_BYTES, ROUND_TRIP_BYTES, WRITE_BYTES};
+use crate::memory::share_left;
 use crate::pages::{load, new_histogram};
 use crate::peer::{Order, Peer, Role};
 use crate::spaces::Spaces;
@@ -17,6 +18,8 @@ pub struct Setting<'a> {
     pub way: Way,
     /// The client's and the server's CPU.
     pub cpus: [usize; 2],
+    /// A third CPU, which copies while a stream is measured again; `None`: there is none.
+    pub third: Option<usize>,
     /// How long each of the measurements takes.
     pub length: Duration,
     /// Namespaces, for the ways that need them.
@@ -38,6 +41,8 @@ pub struct Measured {
     pub packets: Work,
     /// Bytes of a stream.
     pub bytes: Work,
+    /// The share of the bandwidth of copies on a third CPU that is left beside such a stream.
+    pub memory_left: Option<f64>,
 }
 
 impl Setting<'_> {
@@ -55,6 +60,7 @@ impl Setting<'_> {
             page_rate: self.pages(CONNECTIONS).map_err(told("pages"))?.1,
             packets: self.packets().map_err(told("packets"))?,
             bytes: self.bytes().map_err(told("bytes"))?,
+            memory_left: self.memory_left().map_err(told("bytes"))?,
         })
     }
 
@@ -131,6 +137,11 @@ impl Setting<'_> {
 
     fn bytes(&self) -> Result<Work> {
         self.written(Role::Bytes, WRITE_BYTES)
+    }
+
+    fn memory_left(&self) -> Result<Option<f64>> {
+        let Some(third) = self.third else { return Ok(None) };
+        Ok(Some(share_left(third, self.length, || self.bytes())?.1))
     }
 
     fn written(&self, role: Role, at_once: usize) -> Result<Work> {

@@ -76,6 +76,10 @@ pub struct FabricRun {
     pub packets: Rate,
     /// Bytes of a stream.
     pub bytes: Rate,
+    /// The share of the bandwidth of copies on a third CPU that is left beside such a stream; none:
+    /// there is no third CPU.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_left: Option<f64>,
 }
 
 /// How much in how many seconds.
@@ -160,6 +164,12 @@ impl FabricCell {
         of_runs(&self.runs, |run| run.bytes.per_second() * 8.0 / 1e9)
     }
 
+    /// The share of the bandwidth of copies on a third CPU that is left beside a stream.
+    pub fn memory_left(&self) -> Option<f64> {
+        let left: Option<Vec<f64>> = self.runs.iter().map(|run| run.memory_left).collect();
+        median(&left?)
+    }
+
     /// Its name in tables.
     pub fn name(&self) -> String {
         format!("{}, {}", self.class, self.way)
@@ -184,6 +194,7 @@ impl FabricCell {
             rounded(self.pages_per_second()),
             rounded(self.packets_per_second()),
             format!("{:.1}", self.gigabits()),
+            self.memory_left().map_or("-".into(), |left| format!("{:.0} %", 100.0 * left)),
         ]
     }
 }
@@ -309,7 +320,9 @@ impl FabricStudy {
             about: "Round trips have 64 bytes, pages 1,000, packets 1,400. Times are microseconds, \
                     on one connection; pages a second are those of 16. A ring's packet is a \
                     record, a Unix socket's a datagram, the others' one of UDP that arrived. \
-                    \"/ line\" is half a round trip by the time of a cache line.",
+                    \"/ line\" is half a round trip by the time of a cache line; \"memory left\" \
+                    the share of the bandwidth of copies on a third CPU, if there is one, that is \
+                    left beside a stream.",
             head: &[
                 "class",
                 "way",
@@ -323,6 +336,7 @@ impl FabricStudy {
                 "pages/s",
                 "packets/s",
                 "Gbit/s",
+                "memory left",
             ],
             rows: self.cells.iter().map(|cell| cell.row(line_of(&cell.class))).collect(),
         });

@@ -13,6 +13,7 @@ fn run(ns: u64) -> FabricRun {
         page_rate: rate(1_000),
         packets: rate(2_000),
         bytes: rate(1 << 30),
+        memory_left: Some(0.75),
     }
 }
 
@@ -56,7 +57,7 @@ fn figures_are_medians_of_runs_and_absent_classes_are_named() {
     assert_eq!(classes.rows[1][1], "absent");
     let row = &ways.rows[0];
     assert_eq!([&row[4], &row[6], &row[9], &row[10]], ["2.0", "20", "2,000", "4,000"]);
-    assert_eq!(row[11], "17.2");
+    assert_eq!([&row[11], &row[12]], ["17.2", "75 %"]);
     assert_eq!([&agreement.rows[0][4], &agreement.rows[0][8]], ["1,000", "3000.0"]);
     assert!(ways.rows.iter().all(|row| row.len() == ways.head.len()));
     assert!(agreement.rows.iter().all(|row| row.len() == agreement.head.len()));

@@ -73,6 +73,29 @@ pub enum SocketKind {
     Ops,
     /// The REST API, over TCP.
     Api,
+    /// Transfers over TLS.
+    Transfer,
+}
+
+impl SocketKind {
+    /// Those that receive no plain DNS queries.
+    pub const NAMED: [Self; 3] = [Self::Ops, Self::Api, Self::Transfer];
+
+    /// Its section of the config, and the name that a service manager gives its descriptor;
+    /// `None`: that of `[server] listen`.
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::Udp | Self::Tcp => None,
+            Self::Ops => Some("ops"),
+            Self::Api => Some("api"),
+            Self::Transfer => Some("transfer"),
+        }
+    }
+
+    /// The kind of a descriptor with this name; `None`: that of `[server] listen`.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::NAMED.into_iter().find(|kind| kind.name() == Some(name))
+    }
 }
 
 /// What the keeper of announced routes was started for, and what it does.

@@ -233,6 +233,8 @@ mod tests {
         transfer.enabled = true
         transfer.allow = ["10.0.0.1"]
         transfer.max_streams = 5
+        transfer.tls = { cert = "a", key = "b", client_ca = "c" }
+        transfer.tls_listen =
         transfer.notify = ["10.0.0.1"]
         admin.socket = "a"
         store.kind = "redb"
@@ -300,6 +302,7 @@ mod tests {
             let base = match key.split('.').next() {
                 Some("site" | "zone") => "server.data_dir = \"d\"\n",
                 Some("transfer") if key != "transfer.enabled" => "transfer.enabled = true\n",
+                _ if key == "dpdk.interfaces" => "dpdk.devices = [\"0000:01:00.0\"]\n",
                 Some("api") => "store.kind = \"redb\"\n",
                 _ if key == "store.views" => "store.kind = \"redb\"\n",
                 _ if key == "kubernetes.records_from" => {

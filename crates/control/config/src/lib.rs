@@ -312,7 +312,8 @@ impl Config {
         for path in paths.into_iter().flatten() {
             *path = folder.join(&*path);
         }
-        if let Some(Certificates { cert, key, client_ca }) = &mut self.api.tls {
+        let certificates = [&mut self.api.tls, &mut self.transfer.tls];
+        for Certificates { cert, key, client_ca } in certificates.into_iter().flatten() {
             for path in [cert, key].into_iter().chain(client_ca) {
                 *path = folder.join(&*path);
             }

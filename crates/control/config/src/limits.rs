@@ -160,6 +160,8 @@ pub const SITE_QUOTA_DEFAULT: u64 = 2 << 30;
 
 /// Transfers at once, at most.
 pub const TRANSFERS_MAX: usize = 1_024;
+/// Addresses of transfers over TLS.
+pub const TLS_LISTEN_MAX: usize = 16;
 /// Servers that are notified of changes.
 pub const NOTIFY_SERVERS_MAX: usize = 64;
 /// Bytes of the text of one: an address, a port, and the name of a key.

@@ -304,8 +304,8 @@ impl Api {
     }
 }
 
-/// `[api.tls]`; `None`: absent.
-fn read_certificates(mut section: Section<'_, '_>) -> Option<Certificates> {
+/// `[api.tls]` or `[transfer.tls]`; `None`: absent.
+pub fn read_certificates(mut section: Section<'_, '_>) -> Option<Certificates> {
     let cert = section.read("cert", None, path);
     let key = section.read("key", None, path);
     let client_ca = section.read("client_ca", None, path);

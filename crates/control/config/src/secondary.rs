@@ -1,6 +1,7 @@
 //! `[[zone]] primaries`: zones that are transferred from other servers.
 use crate::limits::{PRIMARIES_MAX, ZONE_RECORDS};
 use crate::section::Section;
+use crate::upstream::ServerAddress;
 use crate::values;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ pub struct Secondary {
     /// The origin, in lower case.
     pub name: NameBuf,
     /// The servers that have it, in the order in which they are asked.
-    pub primaries: Vec<SocketAddr>,
+    pub primaries: Vec<ServerAddress>,
     /// The file with the key that signs transfers; `None`: they are not signed.
     pub key_file: Option<PathBuf>,
     /// The most records of a transfer.
@@ -32,8 +33,8 @@ impl Secondary {
         }
         section.know(&["file", "view"]);
         // The key is there, so the default only says that the array must not be empty.
-        let some = vec![SocketAddr::from(([127, 0, 0, 1], 53))];
-        let primaries = section.list("primaries", some, PRIMARIES_MAX, values::address);
+        let some = vec![ServerAddress::over_udp("", SocketAddr::from(([127, 0, 0, 1], 53)))];
+        let primaries = section.list("primaries", some, PRIMARIES_MAX, ServerAddress::read);
         let folder = config.parent().unwrap_or(Path::new(""));
         let key_file = section.read("key_file", None, |value| values::file(value).map(Some));
         let (from, to) = (*ZONE_RECORDS.start(), *ZONE_RECORDS.end());
@@ -56,13 +57,14 @@ mod tests {
     #[test]
     fn zone_comes_from_its_primaries() {
         let text = "server.data_dir = \"d\"\n[[zone]]\nname = \"A.example\"\n\
-                    primaries = [\"192.0.2.1\", \"[2001:db8::1]:5353\"]\nkey_file = \"k\"\n\
+                    primaries = [\"192.0.2.1\", \"[2001:db8::1]:5353\", \
+                    \"tls://192.0.2.2#ns.example\"]\nkey_file = \"k\"\n\
                     max_records = 1000\n[[zone]]\nname = \"b\"\nfile = \"b\"\n";
         let config = Config::parse(Path::new("etc/f"), text).expect("a config");
         let [secondary] = &config.secondaries[..] else { panic!("{:?}", config.secondaries) };
         assert_eq!(secondary.name.to_string(), "a.example.");
         let primaries: Vec<_> = secondary.primaries.iter().map(ToString::to_string).collect();
-        assert_eq!(primaries, ["192.0.2.1:53", "[2001:db8::1]:5353"]);
+        assert_eq!(primaries, ["192.0.2.1", "[2001:db8::1]:5353", "tls://192.0.2.2#ns.example"]);
         assert_eq!(secondary.key_file.as_deref(), Some(Path::new("etc/k")));
         assert_eq!((secondary.max_records, config.zones.len()), (1_000, 1));
     }
@@ -84,8 +86,7 @@ mod tests {
             "server.data_dir = \"d\"\n[[zone]]\nname = \"a\"\nprimaries = []\n[[zone]]\n\
              name = \"b\"\nprimaries = [\"ns.example\"]",
             "4:13: `primaries` needs one at least
-             7:14: expected an address such as \"192.0.2.1:53\" or \"[2001:db8::1]:53\", found the \
-             text \"ns.example\"",
+             7:14: \"ns.example\" is not a server: it needs an address such as \"192.0.2.1:53\"",
         );
     }
 }

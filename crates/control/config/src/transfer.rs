@@ -1,14 +1,27 @@
 //! `[transfer]`: zones for other servers.
-use crate::limits::{NOTIFY_SERVER_LEN_MAX, NOTIFY_SERVERS_MAX, PREFIXES_MAX, TRANSFERS_MAX};
+use crate::limits::{
+    NOTIFY_SERVER_LEN_MAX, NOTIFY_SERVERS_MAX, PREFIXES_MAX, TLS_LISTEN_MAX, TRANSFERS_MAX,
+};
+use crate::operate::read_certificates;
 use crate::section::Section;
+use crate::upstream::TLS_PORT;
 use crate::values::Wrong;
 use crate::{units, values};
 use limit::AclRule;
+use listen::Certificates;
 use std::net::SocketAddr;
 use toml::de::DeValue;
 
 /// The port of a server that names none.
 const DNS_PORT: u16 = 53;
+
+/// An address to listen on over TLS.
+fn tls_address(value: &DeValue<'_>) -> Result<SocketAddr, Wrong> {
+    match value.as_str() {
+        Some(text) => values::socket_address(text, TLS_PORT),
+        None => values::expected("an address and port", value),
+    }
+}
 
 /// `[transfer]`: other servers may have zones (AXFR, RFC 5936).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,6 +32,10 @@ pub struct Transfer {
     pub allow: Vec<AclRule>,
     /// Transfers at once.
     pub max_streams: usize,
+    /// Where transfers over TLS are served (RFC 9103).
+    pub tls_listen: Vec<SocketAddr>,
+    /// What this server shows to secondaries and primaries over TLS.
+    pub tls: Option<Certificates>,
     /// Servers that are notified of changes of every zone (NOTIFY, RFC 1996).
     pub notify: Vec<NotifyServer>,
 }
@@ -36,21 +53,29 @@ impl Transfer {
     pub(super) fn read(mut section: Section<'_, '_>) -> Self {
         let enabled = section.read("enabled", false, values::boolean);
         let allow = section.list("allow", Vec::new(), PREFIXES_MAX, units::rules).concat();
-        if !allow.is_empty() && !enabled {
-            section.wrong("allow", "has no effect", "set `enabled = true`");
-        }
         let max_streams = section.read("max_streams", 16, values::number(1..=TRANSFERS_MAX));
         let notify = section.list("notify", Vec::new(), NOTIFY_SERVERS_MAX, notify_server);
-        if !notify.is_empty() && !enabled {
-            section.wrong("notify", "has no effect", "set `enabled = true`");
+        let tls_listen = section.list("tls_listen", Vec::new(), TLS_LISTEN_MAX, tls_address);
+        let tls = read_certificates(section.section("tls", "[transfer.tls]"));
+        let used = [
+            ("allow", !allow.is_empty()),
+            ("notify", !notify.is_empty()),
+            ("tls_listen", !tls_listen.is_empty()),
+        ];
+        for (key, _) in used.into_iter().filter(|(_, is_used)| *is_used && !enabled) {
+            section.wrong(key, "has no effect", "set `enabled = true`");
+        }
+        if enabled && !tls_listen.is_empty() && tls.is_none() {
+            section.wrong("tls_listen", "needs a certificate", "name one in [transfer.tls]");
         }
         section.close();
-        Self { enabled, allow, max_streams, notify }
+        Self { enabled, allow, max_streams, tls_listen, tls, notify }
     }
 
     /// Whether both have the same settings, except those that change while a server runs.
     pub(super) fn has_same_settings(&self, other: &Self) -> bool {
-        let settings = |one: &Self| (one.enabled, one.max_streams);
+        let settings =
+            |one: &Self| (one.enabled, one.max_streams, one.tls_listen.clone(), one.tls.clone());
         settings(self) == settings(other)
     }
 }
@@ -69,8 +94,8 @@ fn notify_server(value: &DeValue<'_>) -> Result<NotifyServer, Wrong> {
 
 #[cfg(test)]
 mod tests {
-    use crate::Config;
     use crate::tests::check;
+    use crate::{Config, Transfer};
     use std::path::Path;
 
     #[test]
@@ -80,6 +105,11 @@ mod tests {
         let shown =
             config.transfer.notify.iter().map(|one| format!("{} {:?}", one.address, one.key));
         assert_eq!(shown.collect::<Vec<_>>(), ["192.0.2.1:53 None", "[::1]:54 Some(\"a.b\")"]);
+        let text = "transfer = { enabled = true, tls_listen = [\"::\"], tls = { cert = \"c\", \
+                    key = \"k\" } }";
+        let Transfer { tls_listen, tls, .. } =
+            Config::parse(Path::new("etc/f"), text).expect("a config").transfer;
+        assert_eq!((tls_listen[0].port(), tls.expect("files").key), (853, "etc/k".into()));
     }
 
     #[test]
@@ -93,6 +123,10 @@ mod tests {
             "[transfer]\nenabled = true\nnotify = [\"192.0.2.1#a..b\"]\nmax_streams = 0\n",
             "3:11: \"a..b\" is not a name: a label is empty
              4:15: expected a number from 1 to 1024, found the number 0",
+        );
+        check(
+            "[transfer]\nenabled = true\ntls_listen = [\"192.0.2.1\"]\n",
+            "3:14: `tls_listen` needs a certificate (name one in [transfer.tls])",
         );
     }
 }

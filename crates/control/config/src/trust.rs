@@ -8,13 +8,14 @@ use upstream::pki_types::CertificateDer;
 use upstream::pki_types::pem::PemObject;
 use upstream::{QueryTransport, TrustAnchors};
 
-/// The CA certificates of the configured file, or of the system. `None` if no upstream is queried
-/// over TLS.
+/// The CA certificates of the configured file, or of the system. `None` if no upstream or primary
+/// is queried over TLS.
 ///
 /// # Errors
 /// There are none.
 pub fn load(config: &Config) -> Result<Option<TrustAnchors>, Diagnostic> {
-    let servers = config.forwards.iter().flat_map(|forward| &forward.servers);
+    let primaries = config.secondaries.iter().flat_map(|zone| &zone.primaries);
+    let servers = config.forwards.iter().flat_map(|forward| &forward.servers).chain(primaries);
     let is_needed =
         servers.into_iter().any(|server| matches!(server.address.over, QueryTransport::Tls(_)));
     match &config.upstream.ca {
@@ -51,7 +52,7 @@ pub fn read(file: &Path, key: &str) -> Result<TrustAnchors, Diagnostic> {
 fn system(config: &Config) -> Result<TrustAnchors, Diagnostic> {
     let found = rustls_native_certs::load_native_certs();
     TrustAnchors::new(found.certs).ok_or_else(|| {
-        let message = "forwards over TLS, but this system has no trusted CA certificates";
+        let message = "queries servers over TLS, but this system has no trusted CA certificates";
         let help =
             "install the package ca-certificates, or name a file: [upstream] ca = \"ca.pem\"";
         let file = config.file.as_deref().unwrap_or(Path::new("dunlin.toml"));

@@ -9,8 +9,8 @@ use toml::de::DeValue;
 use upstream::pki_types::ServerName;
 use upstream::{QueryTransport, UpstreamAddress};
 
-/// The port of DNS over TLS (RFC 7858 §3.1).
-const TLS_PORT: u16 = 853;
+/// The port of DNS over TLS (RFC 7858 §3.1), also of transfers (RFC 9103 §6.2).
+pub const TLS_PORT: u16 = 853;
 const PORT: u16 = 53;
 
 /// `[upstream]`

@@ -11,7 +11,7 @@ pub(crate) struct TransferHandler(pub Arc<dyn ServerContext>);
 
 impl MessageHandler for TransferHandler {
     fn takes(&self, message: &ReceivedMessage) -> bool {
-        let is_transfer = || !matches!(Message::read(&message.bytes), Message::Other);
+        let is_transfer = || !matches!(Message::read(&message.bytes, false), Message::Other);
         self.0.transfers().is_some() && is_transfer()
     }
 

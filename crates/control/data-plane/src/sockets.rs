@@ -166,6 +166,14 @@ impl Sockets {
         self.listener(SocketKind::Api, address)
     }
 
+    /// Opens or inherits a listener of transfers over TLS.
+    ///
+    /// # Errors
+    /// The address cannot be opened.
+    pub fn open_transfer(&mut self, address: SocketAddr) -> Result<TcpListener, OpenError> {
+        self.listener(SocketKind::Transfer, address)
+    }
+
     /// Ends the opening. Returns another descriptor of each served socket, for a new process.
     ///
     /// # Errors
@@ -336,12 +344,12 @@ impl fmt::Display for OpenError {
                 write!(f, "cannot listen on {address} ({protocol}): {error}")?;
                 advise(f, address.port(), error)
             }
-            Self::Unfit { kind: kind @ (SocketKind::Ops | SocketKind::Api), address, fd } => {
-                let section = if *kind == SocketKind::Ops { "ops" } else { "api" };
+            Self::Unfit { kind, address, fd } if let Some(section) = kind.name() => {
+                let key = if *kind == SocketKind::Transfer { "tls_listen" } else { "listen" };
                 write!(
                     f,
                     "descriptor {fd}, passed by the service manager as \"{section}\", is TCP \
-                     {address}: set `listen = \"{address}\"` in [{section}], or change the socket \
+                     {address}: name \"{address}\" as `{key}` in [{section}], or change the socket \
                      unit"
                 )
             }

@@ -1,4 +1,4 @@
-//! Accepts, limits and ends the HTTP connections of clients.
+//! Accepts, limits and ends the connections of clients.
 //!
 //! [`accept()`] admits them within [limits](ConnectionLimits), [`serve_http`] reads their requests,
 //! and [`Tls`] has the certificates that a server shows to them. It knows nothing of what is
@@ -19,4 +19,4 @@ pub use connection_limiter::{
 };
 pub use host::is_expected_host;
 pub use http::{HttpLimits, serve_http};
-pub use tls::{Certificates, Handshake, Tls, certificate_status};
+pub use tls::{Certificates, Handshake, Protocol, Tls, certificate_status, client_config};

@@ -1,10 +1,11 @@
 //! TLS: certificates, which are read again when their files change, and the names of clients.
 use crate::limits::{CERTIFICATES_INTERVAL, HANDSHAKE_TIME_MAX, PEM_LEN_MAX};
-use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoClientAuth, WebPkiClientVerifier};
+use rustls::version::TLS13;
+use rustls::{ALL_VERSIONS, ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
 use server_status::CertificateStatus;
 use std::fs::{self, File};
 use std::io::Read;
@@ -18,6 +19,18 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// The versions of TLS for transfers.
+static TRANSFER_VERSIONS: &[&SupportedProtocolVersion] = &[&TLS13];
+
+/// The protocol that clients speak inside TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    Http,
+    /// Transfers of DNS, which need TLS 1.3 (RFC 9103 §7.1).
+    Transfer,
+}
 
 /// The files of a server's certificates.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +47,7 @@ pub struct Certificates {
 pub struct Tls {
     /// The section of the config that names the files.
     section: &'static str,
+    protocol: Protocol,
     files: Certificates,
     held: RwLock<LoadedConfig>,
 }
@@ -53,11 +67,16 @@ impl Tls {
     ///
     /// # Errors
     /// The invalid file, the reason, and what to do.
-    pub fn open(section: &'static str, files: Certificates) -> Result<Self, String> {
+    pub fn open(
+        section: &'static str,
+        protocol: Protocol,
+        files: Certificates,
+    ) -> Result<Self, String> {
         let stamps = files.stamps();
-        let config = files.read(section)?;
+        let config = files.read(section, protocol)?;
         let status = files.status(section);
-        Ok(Self { section, files, held: RwLock::new(LoadedConfig { stamps, config, status }) })
+        let held = RwLock::new(LoadedConfig { stamps, config, status });
+        Ok(Self { section, protocol, files, held })
     }
 
     /// Reads files again whenever they change.
@@ -79,7 +98,7 @@ impl Tls {
             return;
         }
         let section = self.section;
-        let read = self.files.read(section);
+        let read = self.files.read(section, self.protocol);
         let mut held = self.held.write().unwrap_or_else(PoisonError::into_inner);
         held.stamps = stamps;
         match read {
@@ -108,7 +127,7 @@ impl Tls {
 
     /// The handshake of a new connection.
     pub async fn accept(&self, stream: TcpStream, client: IpAddr) -> Handshake {
-        if is_plain_http(&stream).await {
+        if self.protocol == Protocol::Http && is_plain_http(&stream).await {
             return Handshake::PlainHttp(stream);
         }
         let section = self.section;
@@ -147,6 +166,23 @@ async fn is_plain_http(stream: &TcpStream) -> bool {
     matches!(peeked, Ok(Ok(1))) && first[0].is_ascii_uppercase()
 }
 
+impl Protocol {
+    fn versions(self) -> &'static [&'static SupportedProtocolVersion] {
+        match self {
+            Self::Http => ALL_VERSIONS,
+            Self::Transfer => TRANSFER_VERSIONS,
+        }
+    }
+
+    /// The name that clients offer (RFC 7301); those that offer none are served, too.
+    const fn alpn(self) -> &'static [u8] {
+        match self {
+            Self::Http => b"http/1.1",
+            Self::Transfer => b"dot",
+        }
+    }
+}
+
 impl Certificates {
     fn stamps(&self) -> Stamps {
         let stamp = |path: &Path| {
@@ -167,8 +203,23 @@ impl Certificates {
         [own].into_iter().chain(of_clients).collect()
     }
 
-    fn read(&self, section: &str) -> Result<Arc<ServerConfig>, String> {
+    /// The chain of certificates, and the key.
+    fn read_own(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), String> {
         let chain = read_certificates(&self.cert)?;
+        let key = PrivateKeyDer::from_pem_slice(&read_file(&self.key)?).map_err(|error| {
+            format!("{}: holds no private key in PEM: {error}", self.key.display())
+        })?;
+        Ok((chain, key))
+    }
+
+    /// Why the two files do not fit.
+    fn mismatch(&self, error: &rustls::Error) -> String {
+        let (cert, key) = (self.cert.display(), self.key.display());
+        format!("{cert} and {key} are not a certificate and its key: {error}")
+    }
+
+    fn read(&self, section: &str, protocol: Protocol) -> Result<Arc<ServerConfig>, String> {
+        let (chain, key) = self.read_own()?;
         if is_ca(&chain[0]) {
             let cert = self.cert.display();
             tracing::warn!(
@@ -176,21 +227,15 @@ impl Certificates {
                  a server's: sign a certificate for the server with it (docs/api.md, Certificates)"
             );
         }
-        let key = PrivateKeyDer::from_pem_slice(&read_file(&self.key)?).map_err(|error| {
-            format!("{}: holds no private key in PEM: {error}", self.key.display())
-        })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
+            .with_protocol_versions(protocol.versions())
             .map_err(|error| error.to_string())?
             .with_client_cert_verifier(self.verifier(provider)?)
             .with_single_cert(chain, key)
-            .map_err(|error| {
-                let (cert, key) = (self.cert.display(), self.key.display());
-                format!("{cert} and {key} are not a certificate and its key: {error}")
-            })?;
+            .map_err(|error| self.mismatch(&error))?;
         let mut config = config;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![protocol.alpn().to_vec()];
         Ok(Arc::new(config))
     }
 
@@ -200,15 +245,64 @@ impl Certificates {
         provider: Arc<rustls::crypto::CryptoProvider>,
     ) -> Result<Arc<dyn ClientCertVerifier>, String> {
         let Some(path) = &self.client_ca else { return Ok(Arc::new(NoClientAuth)) };
-        let mut roots = rustls::RootCertStore::empty();
-        for certificate in read_certificates(path)? {
-            let added = roots.add(certificate);
-            added.map_err(|error| format!("{}: cannot sign clients: {error}", path.display()))?;
-        }
+        let roots = read_roots(path)?;
         WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .allow_unauthenticated()
             .build()
             .map_err(|error| format!("{}: {error}", path.display()))
+    }
+}
+
+/// The configuration of a client that speaks `protocol`: it trusts the CAs of a file, or those of
+/// the system, and shows `own`.
+///
+/// # Errors
+/// The invalid file, and the reason.
+pub fn client_config(
+    protocol: Protocol,
+    ca: Option<&Path>,
+    own: Option<&Certificates>,
+) -> Result<ClientConfig, String> {
+    let roots = match ca {
+        Some(file) => read_roots(file)?,
+        None => system_roots()?,
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(protocol.versions())
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots);
+    let mut config = match own {
+        None => config.with_no_client_auth(),
+        Some(files) => {
+            let (chain, key) = files.read_own()?;
+            let with_own = config.with_client_auth_cert(chain, key);
+            with_own.map_err(|error| files.mismatch(&error))?
+        }
+    };
+    config.alpn_protocols = vec![protocol.alpn().to_vec()];
+    Ok(config)
+}
+
+fn read_roots(file: &Path) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in read_certificates(file)? {
+        let added = roots.add(certificate);
+        added
+            .map_err(|error| format!("{}: not the certificate of a CA: {error}", file.display()))?;
+    }
+    Ok(roots)
+}
+
+fn system_roots() -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let found = rustls_native_certs::load_native_certs();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    match added {
+        0 => Err("this system has no trusted CA certificates: install the package \
+                  ca-certificates, or name a file as [upstream] ca"
+            .into()),
+        _ => Ok(roots),
     }
 }
 
@@ -294,7 +388,7 @@ mod tests {
         };
         write(3_000);
         let files = Certificates { cert: cert.clone(), key: key.clone(), client_ca: None };
-        let tls = Tls::open("api.tls", files).expect("certificates");
+        let tls = Tls::open("api.tls", Protocol::Http, files).expect("certificates");
         let [of_cert] = &tls.status()[..] else { panic!("one file") };
         assert_eq!((&of_cert.fault, of_cert.end_seconds), (&None, 32_503_680_000.0));
         assert_eq!(of_cert.expiry(32_503_680_000.0 - 20.0 * 86_400.0), None);

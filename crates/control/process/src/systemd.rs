@@ -22,8 +22,6 @@ use std::time::Duration;
 
 /// `SD_LISTEN_FDS_START`
 const FIRST: RawFd = 3;
-/// Names of sockets that receive no DNS queries: `FileDescriptorName=ops` or `api`.
-const NAMES: [(&str, SocketKind); 2] = [("ops", SocketKind::Ops), ("api", SocketKind::Api)];
 /// Variables that are removed from the environment, so that no child process uses them.
 const VARIABLES: [&str; 6] = [
     "LISTEN_PID",
@@ -213,12 +211,13 @@ fn adopt(fd: OwnedFd, name: &str) -> Result<SharedSocket, PassError> {
     if address.port() == 0 {
         return Err(unfit(SocketFault::NotInternet));
     }
-    let named = NAMES.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind);
     let kind = (sockopt::socket_type(&fd), sockopt::socket_protocol(&fd).ok().flatten());
     let kind = match kind {
         (Ok(SocketType::DGRAM), Some(ipproto::UDP)) => SocketKind::Udp,
         (Ok(SocketType::STREAM), Some(ipproto::TCP | ipproto::MPTCP)) => {
-            named.or_else(|| descriptor_name::kind(name)).unwrap_or(SocketKind::Tcp)
+            // FileDescriptorName=ops, api or transfer
+            let named = SocketKind::named(name).or_else(|| descriptor_name::kind(name));
+            named.unwrap_or(SocketKind::Tcp)
         }
         _ => return Err(unfit(SocketFault::NeitherUdpNorTcp)),
     };

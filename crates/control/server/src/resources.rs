@@ -8,11 +8,13 @@ use data_plane::{
     Bypass, CorePlanner, DpdkDevices, Listening, Placement, QueuePort, Sockets, place,
     raise_file_limit, reserve_files,
 };
-use listen::Tls;
+use listen::{Protocol, Tls};
 use process::Identity;
 use std::error::Error;
 use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
+use transfer::TlsListeners;
 use upstream::TrustAnchors;
 
 /// The version of this binary.
@@ -32,6 +34,8 @@ pub struct Resources {
     /// Listener of the REST API, and its TLS setup.
     pub api: Option<TcpListener>,
     pub tls: Option<Tls>,
+    /// Listeners of transfers over TLS.
+    pub transfers: Option<TlsListeners>,
     /// The admin socket.
     pub admin: Option<Endpoint>,
     /// Trusted CA certificates, if upstreams are queried over TLS.
@@ -92,8 +96,14 @@ impl Resources {
         let listening = sockets.open(addresses, worker_cpus.len())?;
         let ops = config.ops.listen.map(|address| sockets.open_ops(address)).transpose()?;
         let api = config.api.listen.map(|address| sockets.open_api(address)).transpose()?;
-        let tls = config.api.tls.clone().map(|files| Tls::open("api.tls", files)).transpose();
+        let tls = config
+            .api
+            .tls
+            .clone()
+            .map(|files| Tls::open("api.tls", Protocol::Http, files))
+            .transpose();
         let tls = tls.map_err(|why| format!("[api.tls] {why}"))?;
+        let transfers = open_transfers(config, &mut sockets)?;
         let owner = identity.map(|Identity { uid, gid, .. }| SocketOwner { uid, gid });
         let path = config.admin.socket.as_deref();
         let admin = path.map(|path| endpoint(path, offer.is_some(), owner)).transpose()?.flatten();
@@ -116,6 +126,7 @@ impl Resources {
             ops,
             api,
             tls,
+            transfers,
             admin,
             trust,
             bypass,
@@ -125,6 +136,18 @@ impl Resources {
             offer,
         })
     }
+}
+
+/// Opens what transfers over TLS need, if there are any.
+fn open_transfers(
+    config: &Config,
+    sockets: &mut Sockets,
+) -> Result<Option<TlsListeners>, Box<dyn Error>> {
+    let Some(files) = config.transfer.tls.clone() else { return Ok(None) };
+    let tls = Tls::open("transfer.tls", Protocol::Transfer, files);
+    let tls = Arc::new(tls.map_err(|why| format!("[transfer.tls] {why}"))?);
+    let opened = config.transfer.tls_listen.iter().map(|address| sockets.open_transfer(*address));
+    Ok(Some(TlsListeners { listeners: opened.collect::<Result<_, _>>()?, tls }))
 }
 
 /// Opens the admin socket. A failure at the default path is only a warning; one at a configured

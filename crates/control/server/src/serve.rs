@@ -33,6 +33,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout};
+use transfer::TlsListeners;
 use worker::{IsProxy, OnFailure};
 use zone_manager::{PublisherThread, ZonePublisher};
 
@@ -115,6 +116,8 @@ struct RunningServer {
     /// Names that a Host of `[ops]` may have.
     ops_hosts: Vec<String>,
     api: Option<(TcpListener, Option<Arc<Tls>>)>,
+    /// Listeners of transfers over TLS.
+    transfers: Option<TlsListeners>,
     /// Ends when a new process serves.
     admin_task: Option<JoinHandle<std::io::Result<CompletedRestart>>>,
 }
@@ -129,8 +132,8 @@ impl RunningServer {
         signals: &mut Signals,
     ) -> Anyhow<Option<Self>> {
         let Resources { placement, listening, shared, connections, bypass, .. } = resources;
-        let Resources { ops, api, tls, admin, trust, mut offer, queues, dpdk, keeper, .. } =
-            resources;
+        let Resources { ops, api, tls, transfers, admin, trust, mut offer, .. } = resources;
+        let Resources { queues, dpdk, keeper, .. } = resources;
         let (lock, documents) = open_data(&config, offer.as_mut())?;
         let (control, running) = ZonePublisher::start(zones::empty_image()?)?;
         let (sources, load_id) = Sources::start(&config, control, &documents, placement.cpus())?;
@@ -157,8 +160,18 @@ impl RunningServer {
         let (on_failure, failure) = failures();
         let is_proxy = lists.proxies();
         let api = api.map(|listener| (listener, tls.map(Arc::new)));
-        let mut started =
-            Self { server, running, lists, failure, admin, ops, ops_hosts, api, admin_task: None };
+        let mut started = Self {
+            server,
+            running,
+            lists,
+            failure,
+            admin,
+            ops,
+            ops_hosts,
+            api,
+            transfers,
+            admin_task: None,
+        };
         // During a hot restart the old process serves the admin socket and HTTP until the end.
         if offer.is_none() {
             started.start_management()?;
@@ -186,14 +199,14 @@ impl RunningServer {
 
     /// Starts the threads that answer. Returns whether each worker gets the datagrams of its CPU.
     fn answer(
-        &self,
+        &mut self,
         streams: &Streams,
         ports: (Vec<Listening>, Vec<QueuePort>),
         is_proxy: IsProxy,
         on_failure: OnFailure,
     ) -> Anyhow<bool> {
         let server = &self.server;
-        let transfers = server.start_transfers(&self.lists)?;
+        let transfers = server.start_transfers(&self.lists, self.transfers.take())?;
         let of_streams = (is_proxy, transfers);
         let (messages, steered) = server.start_threads(streams, ports, of_streams, on_failure)?;
         tokio::spawn(handle_control_messages(messages, Arc::clone(server)));

@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
-use transfer::{Access, KnownKey, NotifyTarget, TransferThread, Transfers};
+use transfer::{Access, KeyOwner, KnownKey, NotifyTarget, TlsListeners, TransferThread, Transfers};
 use tsig::Refusal;
 use wire::Name;
 use worker::ConnectionSink;
@@ -31,6 +31,11 @@ impl Access for ServerAccess {
     fn key(&self, name: Name<'_>) -> Option<KnownKey> {
         let PrincipalKey { key, principal } = self.credentials.of_key(name).ok()?;
         Some(KnownKey { key, owner: Arc::new(KeyHolder(principal)) })
+    }
+
+    fn certificate_owner(&self, names: &[String]) -> Option<Arc<dyn KeyOwner>> {
+        let found = self.credentials.of_subjects(names.iter().map(String::as_str), now_seconds());
+        Some(Arc::new(KeyHolder(found.ok()?)))
     }
 
     fn allows(&self, client: IpAddr) -> bool {
@@ -79,6 +84,7 @@ impl Server {
     pub fn start_transfers(
         self: &Arc<Self>,
         lists: &AccessLists,
+        private: Option<TlsListeners>,
     ) -> io::Result<Option<ConnectionSink>> {
         let config = lock(&self.live).started().transfer.clone();
         if !config.enabled {
@@ -98,7 +104,7 @@ impl Server {
                 server.plane.serve_again(vec![connection]);
             }
         });
-        let thread = TransferThread::start(transfers, give_back, yield_to_workers)?;
+        let thread = TransferThread::start(transfers, give_back, private, yield_to_workers)?;
         let sink = thread.sink();
         // Set only here.
         let _ = self.services.transfers.set(thread);

@@ -4,7 +4,7 @@ use config::{Config, Forward, Mode, Secondary, Zone, ZoneCheck, ZoneView};
 use image::{HASH_KEY_WORDS, HashKey};
 use packet::View;
 use source_file::{BuiltInZones, FilesToLoad, ViewFile, ZoneConfig, ZoneFile};
-use source_transfer::SecondarySettings;
+use source_transfer::{SecondarySettings, TlsFiles};
 use std::collections::HashMap;
 use std::sync::Arc;
 use zone_manager::DefaultCheck;
@@ -44,9 +44,12 @@ pub fn checks(config: &Config) -> Vec<DefaultCheck> {
 
 /// The zones of a config that come from primaries.
 pub fn secondaries(config: &Config) -> Vec<SecondarySettings> {
+    let tls = TlsFiles { ca: config.upstream.ca.clone(), own: config.transfer.tls.clone() };
     let settings = |of: &Secondary| {
         let Secondary { name, primaries, key_file, max_records } = of.clone();
-        SecondarySettings { origin: name, primaries, key_file, records_max: max_records }
+        let primaries = primaries.into_iter().map(|primary| primary.address).collect();
+        let (tls, records_max) = (tls.clone(), max_records);
+        SecondarySettings { origin: name, primaries, tls, key_file, records_max }
     };
     config.secondaries.iter().map(settings).collect()
 }

@@ -2,23 +2,30 @@
 use crate::limits::{CONNECT_MAX, DATAGRAM_MAX, DATAGRAMS, STALL_MAX, TRANSFER_MAX};
 use crate::message::Query;
 use crate::reader::{TransferReader, Transferred};
+use crate::tls::{TlsClient, TlsFiles};
 use std::fmt::Display;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 use tokio::time::timeout;
 use tsig::{Exchange, Key, Unverified};
+use upstream::{QueryTransport, UpstreamAddress};
 use wire::{Flags, Name, Rtype};
 
-/// A primary, and the key that is shared with it.
-#[derive(Clone, Debug)]
-pub struct Primary {
-    pub address: SocketAddr,
+/// A primary, the key that is shared with it, and what TLS to it needs.
+pub struct Primary<'p> {
+    pub address: &'p UpstreamAddress,
     pub key: Option<Arc<Key>>,
+    pub tls: (&'p TlsClient, &'p TlsFiles),
 }
+
+/// A connection to a primary.
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// What is known of a zone that differences can change: its serial, and the data of its SOA.
 #[derive(Clone, Copy, Debug)]
@@ -43,13 +50,15 @@ async fn within<T, E: Display>(
     }
 }
 
-impl Primary {
-    /// The data of the zone's SOA there: by a datagram, or by a stream if there is no whole answer.
+impl Primary<'_> {
+    /// The data of the zone's SOA there: by a datagram, or by a stream if there is no whole answer,
+    /// or the address is one of streams.
     ///
     /// # Errors
     /// It does not answer, or not as it must.
     pub async fn soa(&self, zone: Name<'_>) -> Result<Vec<u8>, String> {
-        for _ in 0..DATAGRAMS {
+        let has_datagrams = self.address.over == QueryTransport::Udp;
+        for _ in 0..if has_datagrams { DATAGRAMS } else { 0 } {
             let query = Query::new(zone, Rtype::SOA)?;
             // What goes wrong with datagrams, the stream says.
             if let Ok(Some(message)) = self.datagram(&query).await {
@@ -62,7 +71,7 @@ impl Primary {
         }
         let query = Query::new(zone, Rtype::SOA)?;
         let (mut stream, mut exchange) = self.send(&query, None).await?;
-        let message = within(STALL_MAX, "no answer", receive(&mut stream)).await?;
+        let message = within(STALL_MAX, "no answer", receive(&mut *stream)).await?;
         let message = verify_next(&mut exchange, message)?;
         query.response(&message, true)?.soa(zone)
     }
@@ -70,12 +79,12 @@ impl Primary {
     /// The response to a datagram, verified; `None`: none came in time. What has another ID is
     /// ignored.
     async fn datagram(&self, query: &Query) -> io::Result<Option<Vec<u8>>> {
-        let any: IpAddr = match self.address {
+        let any: IpAddr = match self.address.at {
             SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
             SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
         };
         let socket = UdpSocket::bind((any, 0)).await?;
-        socket.connect(self.address).await?;
+        socket.connect(self.address.at).await?;
         let (message, mut exchange) = self.signed(query, None);
         socket.send(&message).await?;
         let mut room = vec![0; usize::from(u16::MAX)];
@@ -108,9 +117,16 @@ impl Primary {
         &self,
         query: &Query,
         known: Option<&[u8]>,
-    ) -> Result<(TcpStream, Option<Exchange>), String> {
-        let connecting = TcpStream::connect(self.address);
-        let mut stream = within(CONNECT_MAX, "no connection", connecting).await?;
+    ) -> Result<(Box<dyn Stream>, Option<Exchange>), String> {
+        let connecting = TcpStream::connect(self.address.at);
+        let stream = within(CONNECT_MAX, "no connection", connecting).await?;
+        let mut stream: Box<dyn Stream> = match &self.address.over {
+            QueryTransport::Tls(name) => {
+                let (client, files) = self.tls;
+                Box::new(client.connect(files, name, stream).await?)
+            }
+            QueryTransport::Udp | QueryTransport::Tcp => Box::new(stream),
+        };
         let (message, exchange) = self.signed(query, known);
         let framed = [&(message.len() as u16).to_be_bytes()[..], &message].concat();
         within(STALL_MAX, "it takes no query", stream.write_all(&framed)).await?;
@@ -146,7 +162,7 @@ impl Primary {
         let serial = known.map(|known| known.serial);
         let mut reader = TransferReader::new(query, serial, records_max);
         loop {
-            let message = within(STALL_MAX, "it stops", receive(&mut stream)).await?;
+            let message = within(STALL_MAX, "it stops", receive(&mut *stream)).await?;
             let message = verify_next(&mut exchange, message)?;
             if reader.push(&message)? {
                 break;
@@ -160,7 +176,7 @@ impl Primary {
 }
 
 /// The next message of a stream.
-async fn receive(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
+async fn receive(stream: &mut dyn Stream) -> io::Result<Vec<u8>> {
     let mut message = vec![0; stream.read_u16().await?.into()];
     stream.read_exact(&mut message).await?;
     Ok(message)

@@ -13,8 +13,10 @@ mod reader;
 mod record_log;
 mod secondary;
 mod timers;
+mod tls;
 
 pub use secondary::read_key;
+pub use tls::TlsFiles;
 
 use copies::Copies;
 use limits::{REFRESHES_MAX, STOP_MAX, TRANSFERS_MAX};
@@ -22,13 +24,14 @@ use secondary::{Secondary, Shared};
 use server_status::SecondaryStatus;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
+use tls::TlsClient;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinHandle as Task;
+use upstream::UpstreamAddress;
 use wire::{Name, NameBuf};
 use zone_manager::{HoldPolicy, Lane, SourceKind, SourceSettings, ZonePublisher};
 
@@ -44,7 +47,9 @@ pub struct SecondarySettings {
     /// The zone, in lower case.
     pub origin: NameBuf,
     /// Its primaries, in the order in which they are asked.
-    pub primaries: Vec<SocketAddr>,
+    pub primaries: Vec<UpstreamAddress>,
+    /// The files for primaries over TLS.
+    pub tls: TlsFiles,
     /// The file with the key that is shared with them; `None`: nothing is signed.
     pub key_file: Option<PathBuf>,
     /// The most records of a transfer.
@@ -89,7 +94,8 @@ impl Secondaries {
         });
         let (transfers, refreshes) = (Semaphore::new(TRANSFERS_MAX), Semaphore::new(REFRESHES_MAX));
         let copies = Copies::new(data_dir);
-        let shared = Arc::new(Shared { updates, copies, transfers, refreshes });
+        let tls = TlsClient::default();
+        let shared = Arc::new(Shared { updates, copies, tls, transfers, refreshes });
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let (handle, (end, ended)) = (runtime.handle().clone(), oneshot::channel());
         let run = move || {

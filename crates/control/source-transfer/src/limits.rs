@@ -11,6 +11,8 @@ pub const TRANSFERS_MAX: usize = 16;
 pub const REFRESHES_MAX: usize = 256;
 /// How long a primary has to take a connection.
 pub const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long certificates are used without reading their files again.
+pub const TLS_FILES_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a datagram is waited for.
 pub const DATAGRAM_MAX: Duration = Duration::from_secs(2);
 /// Datagrams that are sent before a stream is tried.

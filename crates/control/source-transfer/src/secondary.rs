@@ -6,19 +6,20 @@ use crate::limits::{KEY_FILE_LEN_MAX, NOTIFY_AFTER_FAILURE, OWNER_INTERVAL};
 use crate::message::{Age, Soa, age};
 use crate::reader::Transferred;
 use crate::timers;
+use crate::tls::TlsClient;
 use crate::{SOURCE, SecondarySettings};
 use compile::Zone;
 use image::Tree;
 use server_status::SecondaryStatus;
 use std::fs::File;
 use std::io::Read;
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, sleep_until};
 use tsig::Key;
+use upstream::UpstreamAddress;
 use wire::{Name, Rtype};
 use zone_manager::hold::{Evidence, Verdict, judge};
 use zone_manager::{SyncOutcome, Target, UpdateSender, ZoneOwner};
@@ -27,6 +28,7 @@ use zone_manager::{SyncOutcome, Target, UpdateSender, ZoneOwner};
 pub struct Shared {
     pub updates: UpdateSender,
     pub copies: Copies,
+    pub tls: TlsClient,
     pub transfers: Semaphore,
     pub refreshes: Semaphore,
 }
@@ -216,20 +218,20 @@ impl Secondary {
         // Never closed.
         let _permit = self.shared.refreshes.acquire().await;
         let mut reasons = Vec::new();
-        for address in &self.settings.primaries {
-            match self.follow(*address).await {
-                Ok(()) => return self.record_contact(*address),
+        for primary in &self.settings.primaries {
+            match self.follow(primary).await {
+                Ok(()) => return self.record_contact(primary),
                 Err(why) => {
-                    tracing::warn!(zone = %self.origin(), primary = %address,
+                    tracing::warn!(zone = %self.origin(), primary = %primary,
                         "not transferred, the zone stays as it was: {why}");
-                    reasons.push(format!("{address}: {why}"));
+                    reasons.push(format!("{primary}: {why}"));
                 }
             }
         }
         self.record_failure(reasons.join("; "))
     }
 
-    fn record_contact(&self, address: SocketAddr) -> Duration {
+    fn record_contact(&self, address: &UpstreamAddress) -> Duration {
         let mut state = self.state();
         let soa = state.zone.as_deref().and_then(soa_of).map(|(_, soa)| soa);
         (state.failures, state.not_before) = (0, None);
@@ -283,8 +285,9 @@ impl Secondary {
     }
 
     /// Asks one primary. `Ok`: the zone is as that has it.
-    async fn follow(self: &Arc<Self>, address: SocketAddr) -> Result<(), String> {
-        let (primary, zone) = (Primary { address, key: self.key()? }, self.origin());
+    async fn follow(self: &Arc<Self>, address: &UpstreamAddress) -> Result<(), String> {
+        let tls = (&self.shared.tls, &self.settings.tls);
+        let (primary, zone) = (Primary { address, key: self.key()?, tls }, self.origin());
         let known = self.known();
         if let Some(known) = &known {
             let soa = primary.soa(zone).await?;
@@ -340,15 +343,16 @@ impl Secondary {
     async fn publish(
         self: &Arc<Self>,
         transferred: Result<Transferred, String>,
-        primary: &Primary,
+        primary: &Primary<'_>,
     ) -> Result<(), String> {
-        let (this, transferred, address) = (Arc::clone(self), transferred?, primary.address);
-        let publish = move || this.take(&transferred, address);
+        let (this, transferred, address) =
+            (Arc::clone(self), transferred?, primary.address.clone());
+        let publish = move || this.take(&transferred, &address);
         tokio::task::spawn_blocking(publish).await.map_err(|why| why.to_string())?
     }
 
     /// Makes the zone, saves it, serves it.
-    fn take(&self, transferred: &Transferred, primary: SocketAddr) -> Result<(), String> {
+    fn take(&self, transferred: &Transferred, primary: &UpstreamAddress) -> Result<(), String> {
         let (origin, known) = (self.origin(), self.known());
         let key = self.shared.updates.publisher().key();
         let made = content::make(transferred, &key, origin, known.as_ref().map(|it| &it.zone))?;
@@ -419,7 +423,12 @@ impl Secondary {
         let left = state.expires.map(|at| at.saturating_duration_since(Instant::now()));
         SecondaryStatus {
             name: self.settings.origin.to_string().to_ascii_lowercase(),
-            primaries: self.settings.primaries.iter().map(ToString::to_string).collect(),
+            primaries: self
+                .settings
+                .primaries
+                .iter()
+                .map(|primary| primary.at.to_string())
+                .collect(),
             serial: served.and_then(|zone| zone.serial()),
             expires_seconds: left.map(|left| left.as_secs_f64()),
             is_expired: state.is_expired,

@@ -4,7 +4,7 @@
 use admin::Endpoint;
 use config::{Admin, Config, Diagnostic, Etcd, StoreKind, holds, trust};
 use data_plane::{check_dpdk, check_placement};
-use listen::{Certificates, Tls};
+use listen::{Certificates, Protocol, Tls};
 use process::Identity;
 use rustix::fs::{Access, access};
 use std::fs;
@@ -22,9 +22,9 @@ pub struct StartupReport {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Checks what the start needs: CPUs, DPDK, addresses, the user, the files that `[api.tls]` and
-/// `[etcd]` name, the admin socket, the file of the query log, and that the server's user can read
-/// what it has to. Changes nothing.
+/// Checks what the start needs: CPUs, DPDK, addresses, the user, the files that `[api.tls]`,
+/// `[transfer.tls]` and `[etcd]` name, the admin socket, the file of the query log, and that the
+/// server's user can read what it has to. Changes nothing.
 pub fn check_startup(config: &Config) -> StartupReport {
     let file = config.file.as_deref().unwrap_or(Path::new("dunlin.toml"));
     let mut messages = Vec::new();
@@ -39,9 +39,9 @@ pub fn check_startup(config: &Config) -> StartupReport {
     {
         messages.extend(Endpoint::check(path).err().map(|error| error.to_string()));
     }
-    if let Some(certificates) = &config.api.tls {
-        let opened = Tls::open("api.tls", certificates.clone());
-        messages.extend(opened.err().map(|why| format!("[api.tls] {why}")));
+    for (section, protocol, certificates) in certificates(config) {
+        let opened = Tls::open(section, protocol, certificates.clone());
+        messages.extend(opened.err().map(|why| format!("[{section}] {why}")));
     }
     if let Some(log) = &config.log.queries.file {
         messages.extend(unopenable(log).map(|why| format!("[log.queries] file: {why}")));
@@ -66,13 +66,25 @@ pub fn check_startup(config: &Config) -> StartupReport {
     report
 }
 
+/// The certificates that this server shows, by the section that names them.
+fn certificates(config: &Config) -> impl Iterator<Item = (&'static str, Protocol, &Certificates)> {
+    let of_api = config.api.tls.iter().map(|files| ("api.tls", Protocol::Http, files));
+    let of_transfers =
+        config.transfer.tls.iter().map(|files| ("transfer.tls", Protocol::Transfer, files));
+    of_api.chain(of_transfers)
+}
+
 /// Listeners of which one takes the TCP port of another one.
 fn shared_ports(config: &Config) -> Vec<String> {
     let others = [("[ops] listen", config.ops.listen), ("[api] listen", config.api.listen)];
+    let transfers = config.transfer.tls_listen.iter();
+    let transfers = transfers.map(|address| ("[transfer] tls_listen", Some(*address)));
     let mut listeners: Vec<(&str, SocketAddr)> =
         config.server.listen.iter().map(|address| ("[server] listen", *address)).collect();
     let mut found = Vec::new();
-    for (key, address) in others.into_iter().filter_map(|(key, address)| Some((key, address?))) {
+    for (key, address) in
+        others.into_iter().chain(transfers).filter_map(|(key, address)| Some((key, address?)))
+    {
         let overlaps = |other: &SocketAddr| holds(other, &address) || holds(&address, other);
         if let Some((other, taken)) = listeners.iter().find(|(_, other)| overlaps(other)) {
             found.push(format!("{key}: {other} has {taken} already: choose another port"));
@@ -147,9 +159,10 @@ fn unreadable(config: &Config) -> (Vec<Diagnostic>, Vec<Diagnostic>) {
     let of_etcd = of_etcd.into_iter().filter_map(|(key, file)| Some((key, file.as_deref()?)));
     let needed = zones.chain(hosts).chain(of_etcd);
     let errors = needed.filter_map(|(key, path)| find(key, path, "")).collect();
-    let tls = config.api.tls.iter().flat_map(|tls| {
+    let tls = certificates(config).flat_map(|(section, _, tls)| {
         let files = [Some(&tls.cert), Some(&tls.key), tls.client_ca.as_ref()];
-        files.into_iter().flatten().map(|file| ("[api.tls]", file.as_path()))
+        let key = if section == "api.tls" { "[api.tls]" } else { "[transfer.tls]" };
+        files.into_iter().flatten().map(move |file| (key, file.as_path()))
     });
     let this = config.file.iter().map(|file| ("the command line", file.as_path()));
     let later = tls.chain(this);
@@ -164,7 +177,7 @@ fn of_etcd(etcd: &Etcd, config: &Path) -> Vec<Diagnostic> {
     found.extend(etcd.ca.as_ref().and_then(|ca| trust::read(ca, "[etcd] ca").err()));
     if let (Some(cert), Some(key)) = (&etcd.cert, &etcd.key) {
         let (cert, key) = (cert.clone(), key.clone());
-        let opened = Tls::open("api.tls", Certificates { cert, key, client_ca: None });
+        let opened = Tls::open("etcd", Protocol::Http, Certificates { cert, key, client_ca: None });
         found.extend(opened.err().map(|why| Diagnostic::of_file(config, format!("[etcd] {why}"))));
     }
     if let Some(file) = &etcd.password_file {

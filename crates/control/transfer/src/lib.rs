@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod counters;
+mod delivery;
 mod history;
 pub mod limits;
 mod message;
@@ -16,14 +17,15 @@ mod permits;
 mod request;
 mod session;
 mod source;
+mod tls;
 mod transfers;
 
 pub use message::{MessageWriter, TooLong};
 pub use notifications::NotifyTarget;
 pub use request::{Message, Request, Wanted};
-pub use session::TransferThread;
+pub use session::{TlsListeners, TransferThread};
 pub use source::{Listed, OwnedRecord, RecordSource, ZoneRecords};
-pub use transfers::{Access, KeyOwner, KnownKey, Response, ResponseStream, Transfers};
+pub use transfers::{Access, KeyOwner, KnownKey, Peer, Response, ResponseStream, Transfers};
 
 #[cfg(test)]
 mod tests;

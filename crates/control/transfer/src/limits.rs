@@ -7,6 +7,10 @@ pub const MESSAGE_LEN_MAX: usize = 65_535;
 pub const STREAMS_PER_CLIENT_MAX: usize = 4;
 /// Connections at once, with those that get only a refusal. Further ones are closed.
 pub const SESSIONS_MAX: usize = 512;
+/// Connections over TLS of one client at once. The longest idle one makes room.
+pub const SESSIONS_PER_CLIENT_MAX: usize = 32;
+/// How long a connection over TLS may be idle.
+pub const IDLE_MAX: Duration = Duration::from_secs(60);
 /// Connections that wait to be served.
 pub const WAITING_MAX: usize = 1_024;
 /// How long a client may take to read before its speed counts.

@@ -10,6 +10,8 @@ use wire::{Class, Composer, Flags, HEADER_LEN, Name, NameBuf, NoSpace, Rcode, Rt
 const OPT_LEN: usize = 11;
 /// Bytes of the option with the seconds until the zone expires (RFC 7314).
 const EXPIRE_LEN: usize = 8;
+/// The extended error "Not Supported" (RFC 8914 §4.22).
+const NOT_SUPPORTED: u16 = 21;
 /// The payload size that this server receives over UDP.
 const UDP_SIZE: u16 = 1_232;
 
@@ -104,10 +106,25 @@ impl MessageWriter {
 
 /// The response that has no records, with a code.
 pub fn refusal(head: &[u8], has_edns: bool, rcode: Rcode) -> Vec<u8> {
+    refuse(head, has_edns.then(|| opt(None)).as_deref(), rcode)
+}
+
+/// The response to a query that is none for a connection of transfers (RFC 9103 §6.5).
+pub fn unsupported(head: &[u8], has_edns: bool) -> Vec<u8> {
+    let opt = has_edns.then(|| {
+        let mut opt = opt(None);
+        let [high, low] = NOT_SUPPORTED.to_be_bytes();
+        opt[OPT_LEN - 1] = 6;
+        opt.extend([0, 15, 0, 2, high, low]);
+        opt
+    });
+    refuse(head, opt.as_deref(), Rcode::Refused)
+}
+
+fn refuse(head: &[u8], opt: Option<&[u8]>, rcode: Rcode) -> Vec<u8> {
     let mut response = head.to_vec();
-    if has_edns {
-        response.extend(opt(None));
-    }
+    let has_edns = opt.is_some();
+    response.extend(opt.unwrap_or_default());
     let questions = u16::from(head.len() > HEADER_LEN);
     put_header(&mut response, [questions, 0, 0, has_edns.into()], rcode);
     if rcode != Rcode::NoError {

@@ -13,6 +13,8 @@ pub enum Wanted {
     Whole,
     /// What has changed since a serial (IXFR, RFC 1995).
     Since(u32),
+    /// The SOA record, by which a secondary sees whether it has the newest version.
+    Soa,
 }
 
 /// A query for a transfer, without its signature.
@@ -42,8 +44,9 @@ pub enum Message {
 }
 
 impl Message {
-    /// Reads a message, which may be signed.
-    pub fn read(message: &[u8]) -> Self {
+    /// Reads a message, which may be signed. `is_private`: its connection is one for transfers, so
+    /// that a query for an SOA record is part of one (RFC 9103 §6.1).
+    pub fn read(message: &[u8], is_private: bool) -> Self {
         let mut query = Query::new();
         if query.parse(message, message.len()).is_err() || !query.flags.is_query() {
             return Self::Other;
@@ -51,6 +54,7 @@ impl Message {
         let wanted = match query.rtype {
             Rtype::AXFR => Some(Wanted::Whole),
             Rtype::IXFR => serial(message, query.question_end).map(Wanted::Since),
+            Rtype::SOA if is_private => Some(Wanted::Soa),
             _ => return Self::Other,
         };
         match wanted {

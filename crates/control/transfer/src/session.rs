@@ -1,20 +1,20 @@
 //! The connections of clients: each is here for one transfer, and goes back to where it came from.
-use crate::counters::{CutFor, RefusedFor};
-use crate::limits::{READ_GRACE, READ_RATE_MIN, SESSIONS_MAX, WAITING_MAX};
-use crate::message::TooLong;
+use crate::counters::RefusedFor;
+use crate::delivery::send;
+use crate::limits::{SESSIONS_MAX, WAITING_MAX};
 use crate::notifier::Notifier;
-use crate::transfers::{Response, ResponseStream, Transfers};
+use crate::tls;
+use crate::transfers::Transfers;
+use listen::Tls;
+use server_status::CertificateStatus;
 use std::io;
-use std::net::SocketAddr;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
-use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Semaphore, mpsc, oneshot};
-use tokio::time::{Instant, timeout_at};
 use worker::{ConnectionSink, HandedConnection};
 
 const THREAD: &str = "transfer";
@@ -24,8 +24,18 @@ const PREFIX: usize = 2;
 /// The thread that serves transfers.
 pub struct TransferThread {
     transfers: Arc<Transfers>,
+    /// `None`: nothing is served over TLS.
+    tls: Option<Arc<Tls>>,
     connections: mpsc::Sender<HandedConnection>,
     running: Mutex<Running>,
+}
+
+/// Listeners of connections over TLS, with their certificates.
+pub struct TlsListeners {
+    /// Where secondaries connect.
+    pub listeners: Vec<TcpListener>,
+    /// What this server shows to them.
+    pub tls: Arc<Tls>,
 }
 
 #[derive(Default)]
@@ -37,31 +47,38 @@ struct Running {
 
 impl TransferThread {
     /// Starts it. `prepare` is called in the thread first; `give_back` takes each connection when
-    /// its transfer is over.
+    /// its transfer is over; `private`: what it serves over TLS.
     ///
     /// # Errors
     /// The thread or its runtime cannot be created.
     pub fn start(
         transfers: Arc<Transfers>,
         give_back: ConnectionSink,
+        private: Option<TlsListeners>,
         prepare: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
         let (connections, waiting) = mpsc::channel(WAITING_MAX);
         let (stop, stopped) = oneshot::channel::<()>();
         let runtime = Builder::new_current_thread().enable_all().build()?;
-        let served = Arc::clone(&transfers);
+        let (served, tls) =
+            (Arc::clone(&transfers), private.as_ref().map(|one| Arc::clone(&one.tls)));
         let run = move || {
             prepare();
-            serve(&runtime, served, give_back, waiting, stopped);
+            serve(&runtime, served, (give_back, private), waiting, stopped);
         };
         let thread = thread::Builder::new().name(THREAD.into()).spawn(run)?;
         let running = Mutex::new(Running { stop: Some(stop), thread: Some(thread) });
-        Ok(Self { transfers, connections, running })
+        Ok(Self { transfers, tls, connections, running })
     }
 
     /// The transfers that it serves.
     pub fn transfers(&self) -> &Arc<Transfers> {
         &self.transfers
+    }
+
+    /// The certificates that connections over TLS use.
+    pub fn certificates(&self) -> Vec<CertificateStatus> {
+        self.tls.as_ref().map(|tls| tls.status()).unwrap_or_default()
     }
 
     /// Takes connections, whose first message asks for a transfer. One without room is closed.
@@ -91,7 +108,7 @@ impl TransferThread {
 fn serve(
     runtime: &Runtime,
     transfers: Arc<Transfers>,
-    give_back: ConnectionSink,
+    (give_back, private): (ConnectionSink, Option<TlsListeners>),
     mut waiting: mpsc::Receiver<HandedConnection>,
     stopped: oneshot::Receiver<()>,
 ) {
@@ -112,7 +129,10 @@ fn serve(
         }
     };
     runtime.block_on(async {
-        tokio::spawn(Notifier::new(notified).await.run());
+        tokio::spawn(Notifier::new(Arc::clone(&notified)).await.run());
+        if let Some(TlsListeners { listeners, tls }) = private {
+            tokio::spawn(tls::serve(notified, listeners, tls));
+        }
         tokio::select! {
             () = serving => {}
             _ = stopped => {}
@@ -135,93 +155,4 @@ async fn serve_one(transfers: &Transfers, handed: HandedConnection) -> Option<Ha
     }
     let stream = OwnedFd::from(stream.into_std().ok()?);
     Some(HandedConnection { stream, peer, client, header_due, inbox })
-}
-
-/// Sends a response; returns whether the connection is still usable.
-pub(crate) async fn send<S: AsyncWrite + Unpin>(
-    transfers: &Transfers,
-    stream: &mut S,
-    response: Response,
-    client: SocketAddr,
-) -> bool {
-    let mut pace = Pace::new();
-    match response {
-        Response::NotOurs => false,
-        Response::One(message) => pace.send(stream, &message).await.is_ok(),
-        Response::Many(mut messages) => {
-            let sent = send_all(&mut pace, stream, &mut messages).await;
-            finish(transfers, &messages, &pace, client, sent)
-        }
-    }
-}
-
-async fn send_all<S: AsyncWrite + Unpin>(
-    pace: &mut Pace,
-    stream: &mut S,
-    messages: &mut ResponseStream,
-) -> Result<(), (CutFor, String)> {
-    let too_long = |why: Box<TooLong>| (CutFor::TooLong, why.to_string());
-    while let Some(message) = messages.next_message().map_err(too_long)? {
-        pace.send(stream, &message).await?;
-    }
-    Ok(())
-}
-
-/// Counts and logs a transfer; returns whether it was sent.
-fn finish(
-    transfers: &Transfers,
-    messages: &ResponseStream,
-    pace: &Pace,
-    client: SocketAddr,
-    sent: Result<(), (CutFor, String)>,
-) -> bool {
-    let (summary, records) = (&messages.summary, messages.records());
-    let (zone, serial, by) = (&summary.zone, summary.serial, &summary.by);
-    let (how, bytes, ms) = (messages.how, pace.sent, pace.begin.elapsed().as_millis());
-    match sent {
-        Ok(()) => {
-            transfers.counters.served(how, records, bytes);
-            tracing::info!(%client, by, zone, serial, ?how, records, bytes, ms, "zone transferred");
-            true
-        }
-        Err((why, what)) => {
-            transfers.counters.cut(why);
-            tracing::warn!(%client, by, zone, serial, records, bytes, ms, "transfer cut: {what}");
-            false
-        }
-    }
-}
-
-/// How fast a client reads.
-struct Pace {
-    begin: Instant,
-    sent: u64,
-}
-
-impl Pace {
-    fn new() -> Self {
-        Self { begin: Instant::now(), sent: 0 }
-    }
-
-    /// Sends a message, as long as the client reads fast enough.
-    async fn send<S: AsyncWrite + Unpin>(
-        &mut self,
-        stream: &mut S,
-        message: &[u8],
-    ) -> Result<(), (CutFor, String)> {
-        let prefix = (message.len() as u16).to_be_bytes();
-        let bytes = [&prefix, message].concat();
-        let earned = Duration::from_millis(self.sent * 1_000 / READ_RATE_MIN);
-        match timeout_at(self.begin + READ_GRACE + earned, stream.write_all(&bytes)).await {
-            Ok(Ok(())) => {
-                self.sent += bytes.len() as u64;
-                Ok(())
-            }
-            Ok(Err(why)) => Err((CutFor::Broken, format!("the connection broke: {why}"))),
-            Err(_) => {
-                let what = "the client does not read it, or reads less than 16 KiB a second";
-                Err((CutFor::SlowReader, what.into()))
-            }
-        }
-    }
 }

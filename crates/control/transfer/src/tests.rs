@@ -1,9 +1,9 @@
 //! Transfers as their clients receive them.
+use crate::delivery::send;
 use crate::limits::{MESSAGE_LEN_MAX, STREAMS_PER_CLIENT_MAX};
 use crate::message::MessageWriter;
 use crate::notifications::NotifyTarget;
 use crate::request::Message;
-use crate::session::send;
 use crate::source::ZoneRecords;
 use crate::transfers::{Access, KeyOwner, KnownKey, Response, Transfers};
 use compile::{Loader, Zone};
@@ -59,6 +59,10 @@ impl Access for Server {
     fn key(&self, of: Name<'_>) -> Option<KnownKey> {
         let known = || KnownKey { key: key(b"secret"), owner: Arc::new(Owner) };
         (of == name("secondary.").as_name()).then(known)
+    }
+
+    fn certificate_owner(&self, names: &[String]) -> Option<Arc<dyn KeyOwner>> {
+        names.contains(&"secondary.test".to_owned()).then(|| Arc::new(Owner) as Arc<dyn KeyOwner>)
     }
 
     fn allows(&self, client: IpAddr) -> bool {
@@ -274,7 +278,7 @@ fn refusal_says_what_is_wrong_and_not_more_to_those_who_may_have_nothing() {
 fn transfers_beyond_the_limits_are_refused_until_others_end() {
     let (_, transfers) = scene(Some(zone(7, 1)));
     let ask = |from: &str| {
-        let from = from.parse().expect("an address");
+        let from: SocketAddr = from.parse().expect("an address");
         // Only this client may have it without a key.
         let mut message = query(ORIGIN, Rtype::AXFR, None);
         Exchange::sign(key(b"secret"), &mut message, NOW);
@@ -303,7 +307,7 @@ fn record_that_no_message_has_room_for_ends_the_transfer() {
     let (data, owner) = (vec![7; 600], format!("x.{ORIGIN}"));
     large.change(name(&owner).as_name(), Rtype(65_280), Some((60, &[&data]))).expect("a change");
     let message = query(ORIGIN, Rtype::AXFR, None);
-    let Message::Transfer(request) = Message::read(&message) else { panic!("a transfer") };
+    let Message::Transfer(request) = Message::read(&message, false) else { panic!("a transfer") };
     let mut source = ZoneRecords::new(Arc::new(large)).expect("it is loaded");
     let mut writer = MessageWriter::new(&request, 0, 512, 0);
     assert!(writer.next_message(&mut source).expect("those before have room").1, "more are left");

@@ -23,6 +23,9 @@ pub trait Access: Send + Sync {
     /// The key of a name.
     fn key(&self, name: Name<'_>) -> Option<KnownKey>;
 
+    /// The owner of a certificate that is for these names.
+    fn certificate_owner(&self, names: &[String]) -> Option<Arc<dyn KeyOwner>>;
+
     /// Whether a client may have zones without a key.
     fn allows(&self, client: IpAddr) -> bool;
 
@@ -57,6 +60,23 @@ pub trait KeyOwner: Send + Sync {
 
     /// Whether it may have a whole zone.
     fn may_transfer(&self, zone: Name<'_>) -> bool;
+}
+
+/// The other side of a connection.
+#[derive(Clone)]
+pub struct Peer {
+    /// Its address.
+    pub client: SocketAddr,
+    /// Whether the connection is one for transfers only, over TLS.
+    pub is_private: bool,
+    /// The owner of its certificate, which is verified.
+    pub owner: Option<Arc<dyn KeyOwner>>,
+}
+
+impl From<SocketAddr> for Peer {
+    fn from(client: SocketAddr) -> Self {
+        Self { client, is_private: false, owner: None }
+    }
 }
 
 /// Serves transfers of all zones.
@@ -164,13 +184,14 @@ impl Transfers {
     }
 
     /// Answers a message of a stream.
-    pub fn answer_stream(&self, message: &[u8], client: SocketAddr) -> Response {
-        let allowed = match self.admit(message, client) {
+    pub fn answer_stream(&self, message: &[u8], peer: impl Into<Peer>) -> Response {
+        let peer = peer.into();
+        let allowed = match self.admit(message, &peer) {
             Ok(Some(allowed)) => allowed,
             Ok(None) => return Response::NotOurs,
             Err(refusal) => return Response::One(refusal),
         };
-        let Some(permit) = self.permits.take(client.ip()) else {
+        let Some(permit) = self.permits.take(peer.client.ip()) else {
             let Allowed { request, signer, .. } = allowed;
             return Response::One(self.refuse(&request, signer, RefusedFor::Full));
         };
@@ -206,7 +227,9 @@ impl Transfers {
         client: SocketAddr,
         len_max: usize,
     ) -> Option<Vec<u8>> {
-        let Allowed { request, zone, .. } = match self.allow(message, owner, client, None) {
+        let request = Message::read(message, false);
+        let Allowed { request, zone, .. } = match self.allow(request, message, owner, client, None)
+        {
             Ok(allowed) => allowed?,
             Err(refusal) => return Some(refusal),
         };
@@ -240,11 +263,13 @@ impl Transfers {
     ///
     /// # Errors
     /// The response that refuses.
-    fn admit(&self, message: &[u8], client: SocketAddr) -> Result<Option<Allowed>, Vec<u8>> {
-        if matches!(Message::read(message), Message::Other) {
+    fn admit(&self, message: &[u8], peer: &Peer) -> Result<Option<Allowed>, Vec<u8>> {
+        let client = peer.client;
+        if matches!(Message::read(message, peer.is_private), Message::Other) {
             return Ok(None);
         }
-        let (mut owner, mut signer, mut plain) = (None, None, None);
+        // A key decides, if there is one.
+        let (mut owner, mut signer, mut plain) = (peer.owner.clone(), None, None);
         if signature_at(message).is_some() {
             let verified = verify(message, self.access.now(), |name| {
                 let known = self.access.key(name)?;
@@ -259,22 +284,24 @@ impl Transfers {
             (signer, plain) = (Some(its), Some(message));
         }
         let message = plain.as_deref().unwrap_or(message);
-        self.allow(message, owner.as_deref(), client, signer)
+        let request = Message::read(message, peer.is_private);
+        self.allow(request, message, owner.as_deref(), client, signer)
     }
 
     /// Decides whether a client may have the zone that a message without its signature asks for.
-    /// `owner`: that of its key.
+    /// `owner`: that of its key or certificate.
     ///
     /// # Errors
     /// The response that refuses.
     fn allow(
         &self,
+        request: Message,
         message: &[u8],
         owner: Option<&dyn KeyOwner>,
         client: SocketAddr,
         mut signer: Option<Signer>,
     ) -> Result<Option<Allowed>, Vec<u8>> {
-        let request = match Message::read(message) {
+        let request = match request {
             Message::Transfer(request) => *request,
             Message::Other => return Ok(None),
             Message::Malformed => {
@@ -316,12 +343,16 @@ impl Transfers {
         zone: &Arc<Zone>,
     ) -> (Served, Option<Box<dyn RecordSource>>) {
         let whole = || Some(Box::new(ZoneRecords::new(Arc::clone(zone))?) as Box<dyn RecordSource>);
-        let Wanted::Since(serial) = request.wanted else { return (Served::Whole, whole()) };
+        let newest = || newest(zone).map(|newest| Box::new(newest) as Box<dyn RecordSource>);
+        let serial = match request.wanted {
+            Wanted::Whole => return (Served::Whole, whole()),
+            Wanted::Soa => return (Served::Current, newest()),
+            Wanted::Since(serial) => serial,
+        };
         self.history.record(zone);
         let ours = zone.serial().unwrap_or_default();
         if serial == ours || is_newer(serial, ours) {
-            let newest = newest(zone).map(|newest| Box::new(newest) as Box<dyn RecordSource>);
-            return (Served::Current, newest);
+            return (Served::Current, newest());
         }
         match self.history.since(zone, serial) {
             Some(differences) => (Served::Incremental, Some(Box::new(differences))),

@@ -4,6 +4,7 @@ use crate::tls::TrustAnchors;
 use answer::TtlLimits;
 use forward::{UpstreamGroup, UpstreamTransport};
 use rustls::pki_types::ServerName;
+use std::fmt;
 use std::net::SocketAddr;
 use wire::{Name, NameBuf};
 
@@ -120,6 +121,18 @@ pub enum QueryTransport {
 impl From<SocketAddr> for UpstreamAddress {
     fn from(at: SocketAddr) -> Self {
         Self { at, over: QueryTransport::Udp }
+    }
+}
+
+/// As in the config: `tls://192.0.2.1:853#dns.example`.
+impl fmt::Display for UpstreamAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = self.at;
+        match &self.over {
+            QueryTransport::Udp => write!(f, "{at}"),
+            QueryTransport::Tcp => write!(f, "tcp://{at}"),
+            QueryTransport::Tls(name) => write!(f, "tls://{at}#{}", name.to_str()),
+        }
     }
 }
 

@@ -78,6 +78,7 @@ mod sites_shared;
 mod soak;
 mod systemd;
 mod transfer;
+mod transfer_tls;
 mod update;
 mod upgrade;
 mod written;

@@ -1,6 +1,6 @@
 //! TLS: authentication by certificate, and certificates that change.
 use crate::scene::{Reply, Scene, receive};
-use listen::{Certificates, Tls};
+use listen::{Certificates, Protocol, Tls};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, Issuer, KeyPair, SanType};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -95,7 +95,8 @@ fn certificate_and_token_are_credentials() {
     let authority = Authority::new();
     let scene = Scene::bare(|folder| {
         Some(Arc::new(
-            Tls::open("api.tls", files(folder, &authority, "api.example")).expect("good files"),
+            Tls::open("api.tls", Protocol::Http, files(folder, &authority, "api.example"))
+                .expect("good files"),
         ))
     });
     scene.create("ci", &["read *"], Some("spiffe://example/ci"));
@@ -116,8 +117,10 @@ fn changed_certificates_are_read_again_and_bad_ones_refused() {
     let (old, new) = (Authority::new(), Authority::new());
     let mut held = None;
     let scene = Scene::bare(|folder| {
-        let tls =
-            Arc::new(Tls::open("api.tls", files(folder, &old, "api.example")).expect("good files"));
+        let tls = Arc::new(
+            Tls::open("api.tls", Protocol::Http, files(folder, &old, "api.example"))
+                .expect("good files"),
+        );
         held = Some((Arc::clone(&tls), folder.to_owned()));
         Some(tls)
     });
@@ -139,7 +142,8 @@ fn invalid_certificate_files_are_named() {
     let good = files(&folder, &authority, "api.example");
     let missing = Certificates { cert: folder.join("missing.pem"), ..good.clone() };
     let swapped = Certificates { key: good.cert.clone(), ..good.clone() };
-    let told = |files: Certificates| Tls::open("api.tls", files).err().unwrap_or_default();
+    let told =
+        |files: Certificates| Tls::open("api.tls", Protocol::Http, files).err().unwrap_or_default();
     assert!(told(missing).contains("missing.pem: cannot be read"));
     assert!(told(swapped).contains("cert.pem: holds no private key in PEM"));
     assert_eq!(told(good), "");
@@ -150,7 +154,8 @@ fn http_to_a_tls_port_is_advised_to_use_https() {
     let authority = Authority::new();
     let scene = Scene::bare(|folder| {
         Some(Arc::new(
-            Tls::open("api.tls", files(folder, &authority, "api.example")).expect("good files"),
+            Tls::open("api.tls", Protocol::Http, files(folder, &authority, "api.example"))
+                .expect("good files"),
         ))
     });
     let mut stream = scene.connect();

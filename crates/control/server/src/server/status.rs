@@ -51,7 +51,10 @@ impl Server {
     fn certificates(&self) -> Vec<CertificateStatus> {
         let of_etcd = lock(&self.live).started().etcd.cert.clone();
         let of_etcd = of_etcd.map(|file| listen::certificate_status("[etcd] cert", &file));
-        self.services.rest.certificates().into_iter().chain(of_etcd).collect()
+        let transfers = self.services.transfers.get();
+        let of_transfers = transfers.into_iter().flat_map(transfer::TransferThread::certificates);
+        let of_api = self.services.rest.certificates();
+        of_api.into_iter().chain(of_transfers).chain(of_etcd).collect()
     }
 
     /// Whether no worker or stream thread hangs, and the control threads run.

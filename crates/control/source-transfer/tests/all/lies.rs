@@ -2,7 +2,7 @@
 use crate::primary::{AXFR, Asked, IXFR, Message, Reply, Rr, SOA, name, rr, soa, start};
 use compile::Image;
 use image::HashKey;
-use source_transfer::{Secondaries, SecondarySettings};
+use source_transfer::{Secondaries, SecondarySettings, TlsFiles};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -53,8 +53,9 @@ impl Scene {
         let key = Arc::new(HashKey::new(std::array::from_fn(|n| n as u64 * 77 + 5)));
         let (publisher, running) = ZonePublisher::start(Image::new(key)).expect("a thread");
         let settings = zones.iter().map(|(zone, primaries)| SecondarySettings {
+            tls: TlsFiles::default(),
             origin: name(zone),
-            primaries: primaries.clone(),
+            primaries: primaries.iter().map(|at| (*at).into()).collect(),
             key_file: None,
             records_max,
         });

@@ -1,14 +1,20 @@
 //! The zone that workers read: as its source has it, but sets with rules have only the chosen
 //! records, and addresses stand for ALIAS records. Both zones share all other leaves.
+use crate::names::Names;
 use crate::pack::{self, NodeChange};
 use crate::zone::{Zone, is_chosen};
 use image::{Group, Leaf, Location, Node, Order, RecordSet, Selection, inverse_of, record_hash};
+use packet::View;
 use std::sync::Arc;
 use wire::Rtype;
 
-/// A leaf of a zone, by its number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeafIndex(usize);
+/// A leaf of a zone, or of the sets of one of its views.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LeafIndex {
+    /// The view; [`View::DEFAULT`]: it is a leaf of the zone.
+    pub view: View,
+    number: usize,
+}
 
 /// What stands for a set in the zone that workers read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,8 +101,24 @@ fn zone_key(origin: &[u8]) -> u64 {
     })
 }
 
-/// Chooses what is answered of a set of this node; `None`: all records, as they are.
-pub type Chooser<'c> = dyn FnMut(Node<'_>, RecordSet<'_>) -> Option<ChosenSet> + 'c;
+/// Chooses what is answered of a set of this node of a view; `None`: all records, as they are.
+pub type Chooser<'c> = dyn FnMut(View, Node<'_>, RecordSet<'_>) -> Option<ChosenSet> + 'c;
+
+/// A [`Chooser`] of one view.
+type ViewChooser<'c> = dyn FnMut(Node<'_>, RecordSet<'_>) -> Option<ChosenSet> + 'c;
+
+/// The names in these leaves, and in those that an older version had in their place.
+fn names_in(new: &Names, old: Option<&Names>, numbers: &[usize]) -> Vec<Box<[u8]>> {
+    let (new, old) = (new.leaves(), old.map(Names::leaves));
+    let gone = new.len()..old.map_or(0, |old| old.len());
+    let numbers = numbers.iter().copied().chain(gone);
+    let leaves = numbers.flat_map(|number| [new.get(number), old.and_then(|old| old.get(number))]);
+    leaves
+        .flatten()
+        .flat_map(|leaf| Leaf::new(leaf).nodes())
+        .map(|node| node.name().into())
+        .collect()
+}
 
 /// The sets of a zone from whose records is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,19 +139,27 @@ impl ChosenSets {
 impl Zone {
     /// The leaves that differ from those of an older version, by their identity. `None`: all.
     pub fn changed_leaves(&self, old: Option<&Self>) -> Vec<LeafIndex> {
-        let new = self.names().leaves();
-        match old {
-            Some(old) => new.changed_since(old.names().leaves(), Arc::ptr_eq),
-            None => (0..new.len()).collect(),
-        }
-        .into_iter()
-        .map(LeafIndex)
-        .collect()
+        let of_view = |view| {
+            let new = self.names_of(view).map(Names::leaves);
+            let old = old.and_then(|old| old.names_of(view)).map(Names::leaves);
+            let changed: Vec<usize> = match (new, old) {
+                (Some(new), Some(old)) => new.changed_since(old, Arc::ptr_eq),
+                (new, _) => (0..new.map_or(0, |new| new.len())).collect(),
+            };
+            changed.into_iter().map(move |number| LeafIndex { view, number })
+        };
+        self.all_views().flat_map(of_view).collect()
     }
 
-    /// The leaf of a relative name in lower case.
-    pub fn leaf_of(&self, name: &[u8]) -> LeafIndex {
-        LeafIndex(self.names().index_of(name))
+    /// The zone itself, then its views.
+    fn all_views(&self) -> impl Iterator<Item = View> {
+        [View::DEFAULT].into_iter().chain(self.loaded_views())
+    }
+
+    /// The leaf of a relative name in lower case, among the sets of a view.
+    pub fn leaf_of(&self, view: View, name: &[u8]) -> LeafIndex {
+        let number = self.names_of(view).map_or(0, |names| names.index_of(name));
+        LeafIndex { view, number }
     }
 
     /// These sets in a leaf, with their nodes.
@@ -138,16 +168,18 @@ impl Zone {
         leaf: LeafIndex,
         which: ChosenSets,
     ) -> impl Iterator<Item = (Node<'_>, RecordSet<'_>)> {
-        let bytes = self.names().leaves().get(leaf.0).map_or(&[][..], |leaf| leaf);
-        Leaf::new(bytes).nodes().flat_map(move |node| {
+        let names = self.names_of(leaf.view);
+        let bytes = names.and_then(|names| names.leaves().get(leaf.number));
+        Leaf::new(bytes.map_or(&[][..], |leaf| leaf)).nodes().flat_map(move |node| {
             let sets = node.sets().filter(move |set| which.has(set));
             sets.map(move |set| (node, set))
         })
     }
 
-    /// Whether answers may lack records of the sets of a node: it is not signed, and no glue.
-    pub fn may_lack_records(&self, node: Node<'_>) -> bool {
-        node.set(Rtype::RRSIG).is_none() && self.cut(node.name()).is_none()
+    /// Whether answers to clients of a view may lack records of the sets of a node: it is not
+    /// signed, and no glue.
+    pub fn may_lack_records(&self, view: View, node: Node<'_>) -> bool {
+        node.set(Rtype::RRSIG).is_none() && self.cut_in(view, node.name()).is_none()
     }
 
     /// This zone with the chosen records. `before`: what an older version of it became, with the
@@ -159,25 +191,50 @@ impl Zone {
         which: ChosenSets,
         chooser: &mut Chooser,
     ) -> Self {
-        let own = self.names().leaves();
-        let mut chosen = before.map_or(own, |before| before.names().leaves()).clone();
-        while chosen.len() > own.len() {
+        let mut chosen = Vec::new();
+        let mut names_changed = Vec::new();
+        for view in self.all_views() {
+            let Some(own) = self.names_of(view) else { continue };
+            let of_view = leaves.iter().filter(|leaf| leaf.view == view);
+            let numbers: Vec<usize> = of_view.map(|leaf| leaf.number).collect();
+            let old = before.and_then(|before| before.chosen_of(view));
+            if self.facts().has_views {
+                names_changed.extend(names_in(own, old, &numbers));
+            }
+            let mut choose = |node: Node<'_>, set: RecordSet<'_>| chooser(view, node, set);
+            chosen.push((view, self.chosen_names((own, old), &numbers, which, &mut choose)));
+        }
+        let mut zone = self.clone();
+        zone.names = chosen.remove(0).1;
+        let names_changed: Vec<&[u8]> = names_changed.iter().map(|name| &**name).collect();
+        zone.lay_chosen(before, chosen, &names_changed);
+        zone.facts.has_rules = false;
+        zone
+    }
+
+    /// Chooses in these leaves of names. `old`: what an older version of them became.
+    fn chosen_names(
+        &self,
+        (own, old): (&Names, Option<&Names>),
+        numbers: &[usize],
+        which: ChosenSets,
+        choose: &mut ViewChooser,
+    ) -> Names {
+        let leaves = own.leaves();
+        let mut chosen = old.map_or(leaves, Names::leaves).clone();
+        while chosen.len() > leaves.len() {
             chosen.pop();
         }
         let mut room = Vec::new();
-        for LeafIndex(index) in leaves {
-            let Some(leaf) = own.get(*index) else { continue };
-            let leaf = self.chosen_leaf(&mut room, leaf, which, chooser);
-            match *index < chosen.len() {
-                true => chosen.set(*index, leaf),
+        for number in numbers {
+            let Some(leaf) = leaves.get(*number) else { continue };
+            let leaf = self.chosen_leaf(&mut room, leaf, which, choose);
+            match *number < chosen.len() {
+                true => chosen.set(*number, leaf),
                 false => chosen.push(leaf),
             }
         }
-        let mut zone = self.clone();
-        zone.names = self.names().with_leaves(chosen);
-        zone.facts.has_rules = false;
-        zone.lay_views_again(None);
-        zone
+        own.with_leaves(chosen)
     }
 
     fn chosen_leaf(
@@ -185,7 +242,7 @@ impl Zone {
         room: &mut Vec<u8>,
         leaf: &Arc<[u8]>,
         which: ChosenSets,
-        chooser: &mut Chooser,
+        chooser: &mut ViewChooser,
     ) -> Arc<[u8]> {
         let has_some = |node: &Node<'_>| node.sets().any(|set| which.has(&set));
         let nodes = || Leaf::new(leaf).nodes().filter(has_some);
@@ -215,7 +272,7 @@ impl Zone {
 /// that does not fit, all chosen records are answered: locations may take more room than their
 /// texts do, and a node that is that large has more than 60 KiB. Addresses for an ALIAS record that
 /// do not fit beside other sets are left out.
-fn chosen_node(node: Node<'_>, key: u64, which: ChosenSets, chooser: &mut Chooser) -> Vec<u8> {
+fn chosen_node(node: Node<'_>, key: u64, which: ChosenSets, chooser: &mut ViewChooser) -> Vec<u8> {
     let choose = |set| {
         let chosen = which.has(&set).then(|| chooser(node, set)).flatten();
         (set, chosen)

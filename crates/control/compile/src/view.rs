@@ -73,12 +73,36 @@ impl ViewSets {
     }
 }
 
+/// The sets of a view as their source has them, and as they are answered.
+#[derive(Clone)]
+struct OwnSets {
+    sets: ViewSets,
+    /// The records that were chosen of each set; `None`: they are answered as they stand.
+    chosen: Option<Names>,
+}
+
+impl OwnSets {
+    /// The packed node of a name, laid over that of the zone. Sets that are too large together
+    /// leave those of the view.
+    fn laid_over(&self, below: Option<Node<'_>>, own: Node<'_>) -> Vec<u8> {
+        let chosen = self.chosen.as_ref().and_then(|chosen| chosen.get(own.name()));
+        let answered = chosen.unwrap_or(own);
+        merge(below, own, answered).unwrap_or_else(|_| answered.as_bytes().to_vec())
+    }
+}
+
+impl From<ViewSets> for OwnSets {
+    fn from(sets: ViewSets) -> Self {
+        Self { sets, chosen: None }
+    }
+}
+
 /// A zone as the clients of a view see it.
 pub struct ViewZone {
     zone: Zone,
     facts: ZoneFacts,
     /// Its own sets, to lay them over another version of the zone; `None`: never loaded.
-    sets: Option<ViewSets>,
+    own: Option<OwnSets>,
     /// The names that differ from those of the zone, or may.
     names: Names,
     /// The hashes of these names: a table with linear probing. 0: free.
@@ -90,12 +114,10 @@ impl ViewZone {
     ///
     /// # Errors
     /// Too many names share one hash.
-    pub(crate) fn new(zone: Zone, sets: ViewSets) -> Result<Self, String> {
-        let mut nodes: Vec<Vec<u8>> = Vec::with_capacity(sets.0.len());
-        for node in sets.nodes() {
-            // Sets that are too large together leave those of the view.
-            let merged = merge(zone.names.get(node.name()), node);
-            nodes.push(merged.unwrap_or_else(|_| node.as_bytes().to_vec()));
+    fn new(zone: Zone, own: OwnSets) -> Result<Self, String> {
+        let mut nodes: Vec<Vec<u8>> = Vec::with_capacity(own.sets.0.len());
+        for node in own.sets.nodes() {
+            nodes.push(own.laid_over(zone.names.get(node.name()), node));
             nodes.extend(namesakes(&zone, node.name()));
         }
         let name = |packed: &[u8]| Node::new(packed).name().to_vec();
@@ -110,14 +132,14 @@ impl ViewZone {
         let hashes = hash_table(hashes, nodes.len())?;
         let mut names = Names::new(key);
         names.put_all(&mut nodes.concat(), &vec![true; nodes.len()])?;
-        Ok(Self { zone, facts, sets: Some(sets), names, hashes })
+        Ok(Self { zone, facts, own: Some(own), names, hashes })
     }
 
     /// As [`ViewZone::new`], from an older version, if sets have changed at these names alone.
     ///
     /// # Errors
     /// Too many names share one hash.
-    fn changed(&self, zone: Zone, sets: ViewSets, changed: &[&[u8]]) -> Result<Self, String> {
+    fn changed(&self, zone: Zone, own: OwnSets, changed: &[&[u8]]) -> Result<Self, String> {
         let key = Arc::clone(zone.names.key());
         let mut affected: Vec<&[u8]> = Vec::new();
         for name in changed {
@@ -130,10 +152,10 @@ impl ViewZone {
         include(&mut facts, &self.facts);
         let (mut nodes, mut is_new, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
         for name in affected {
-            let (own, below) = (sets.0.get(name), zone.names.get(name));
+            let below = zone.names.get(name);
             let hash = key.hash_of(name);
-            let node = match own {
-                Some(own) => Some(merge(below, own).unwrap_or_else(|_| own.as_bytes().to_vec())),
+            let node = match own.sets.0.get(name) {
+                Some(node) => Some(own.laid_over(below, node)),
                 None if self.has(hash) => below.map(|node| node.as_bytes().to_vec()),
                 None => continue,
             };
@@ -144,7 +166,7 @@ impl ViewZone {
             let _ = facts.note(Node::new(&node));
             if !self.has(hash) {
                 if namesakes(&zone, name).next().is_some() {
-                    return Self::new(zone, sets);
+                    return Self::new(zone, own);
                 }
                 hashes.push(hash);
             }
@@ -153,20 +175,20 @@ impl ViewZone {
         }
         names.put_all(&mut nodes, &is_new)?;
         // Names that the view has no more stay in it as those of the zone.
-        if names.len() > 2 * sets.0.len() + STALE_NAMES_MAX {
-            return Self::new(zone, sets);
+        if names.len() > 2 * own.sets.0.len() + STALE_NAMES_MAX {
+            return Self::new(zone, own);
         }
         let hashes = match hashes.is_empty() {
             true => Arc::clone(&self.hashes),
             false => with_hashes(&self.hashes, &hashes)?,
         };
-        Ok(Self { zone, facts, sets: Some(sets), names, hashes })
+        Ok(Self { zone, facts, own: Some(own), names, hashes })
     }
 
     /// Lays sets over a zone without views; `None`: they were never loaded.
-    fn lay(zone: Zone, sets: Option<ViewSets>) -> Result<Self, String> {
-        match sets {
-            Some(sets) => Self::new(zone, sets),
+    fn lay(zone: Zone, own: Option<OwnSets>) -> Result<Self, String> {
+        match own {
+            Some(own) => Self::new(zone, own),
             None => Ok(Self::unloaded(zone)),
         }
     }
@@ -175,7 +197,7 @@ impl ViewZone {
     fn unloaded(zone: Zone) -> Self {
         let names = Names::new(Arc::clone(zone.names.key()));
         let facts = ZoneFacts { loaded: false, ..zone.facts };
-        Self { zone, facts, sets: None, names, hashes: [0; 2].into() }
+        Self { zone, facts, own: None, names, hashes: [0; 2].into() }
     }
 
     #[inline]
@@ -194,9 +216,9 @@ impl ViewZone {
 
 impl LaidView<Zone> for ViewZone {
     fn lay_over(&self, zone: &Zone, changed: ChangedNames<'_>) -> Option<Arc<dyn LaidView<Zone>>> {
-        let laid = match (&self.sets, changed) {
-            (Some(sets), Some(changed)) => self.changed(zone.clone(), sets.clone(), changed),
-            (sets, _) => Self::lay(zone.clone(), sets.clone()),
+        let laid = match (&self.own, changed) {
+            (Some(own), Some(changed)) => self.changed(zone.clone(), own.clone(), changed),
+            (own, _) => Self::lay(zone.clone(), own.clone()),
         };
         Some(Arc::new(laid.ok()?))
     }
@@ -236,25 +258,25 @@ impl image::Zone for ViewZone {
     }
 }
 
-/// A packed node with the sets of a view, and the others of the zone's node.
+/// A packed node with what is answered of the sets that a view has itself, and the other sets of
+/// the zone's node. A set of which nothing is answered hides that of the zone, too.
 ///
 /// # Errors
 /// They are too large together.
-fn merge(below: Option<Node<'_>>, own: Node<'_>) -> Result<Vec<u8>, String> {
+fn merge(below: Option<Node<'_>>, own: Node<'_>, answered: Node<'_>) -> Result<Vec<u8>, String> {
     let mut packed = Vec::new();
     pack::node_head(&mut packed, own.name(), 0);
     pack::set_declared(&mut packed, below.map(|node| node.declared()).unwrap_or_default());
+    // Where addresses stand for an ALIAS record, those of the zone's are not answered.
+    let hides_addresses = own.set(Rtype::ALIAS).is_some() && answered.set(Rtype::ALIAS).is_none();
+    let is_hidden = |rtype| {
+        own.set(rtype).is_some() || hides_addresses && matches!(rtype, Rtype::A | Rtype::AAAA)
+    };
     let others = below.iter().flat_map(|node| node.sets());
     let mut sets: Vec<RecordSet<'_>> =
-        others.filter(|set| own.set(set.rtype()).is_none()).chain(own.sets()).collect();
+        others.filter(|set| !is_hidden(set.rtype())).chain(answered.sets()).collect();
     sets.sort_by_key(|set| set.rtype());
-    for set in sets {
-        // Those of a view are answered as they stand: a comment is all that they can have.
-        match own.set(set.rtype()).is_some() && set.has_rules() {
-            true => pack::set(&mut packed, set.rtype(), set.ttl(), set.records(), &[])?,
-            false => packed.extend_from_slice(set.as_bytes()),
-        }
-    }
+    sets.iter().for_each(|set| packed.extend_from_slice(set.as_bytes()));
     pack::close_node(&mut packed, 0)?;
     Ok(packed)
 }
@@ -264,6 +286,7 @@ fn include(facts: &mut ZoneFacts, older: &ZoneFacts) {
     facts.depth_max = facts.depth_max.max(older.depth_max);
     facts.cuts.0 |= older.cuts.0;
     facts.wildcards.0 |= older.wildcards.0;
+    facts.has_rules |= older.has_rules;
 }
 
 /// Other nodes of the zone with the hash of this name: a view that has the hash has them, too.
@@ -317,7 +340,7 @@ pub(crate) fn check(zone: &Zone, own: Node<'_>) -> Result<(), RuleViolation> {
         let what = format!("a view has no {} records: they are those of the zone", set.rtype());
         return Err(RuleViolation::new(BrokenRule::SET_RULES, what));
     }
-    let packed = merge(zone.names.get(own.name()), own);
+    let packed = merge(zone.names.get(own.name()), own, own);
     let packed = packed.map_err(|what| RuleViolation::new(BrokenRule::LIMIT, what))?;
     check_node(Node::new(&packed))?;
     let mut above = std::iter::successors(parent(own.name()), |name| parent(name));
@@ -378,9 +401,9 @@ impl Zone {
         self.facts.has_views = !views.is_empty();
         let mut laid: Vec<ZoneView> = Vec::new();
         for (view, sets) in views {
-            laid.push((view, Arc::new(ViewZone::lay(self.clone(), sets)?)));
+            laid.push((view, Arc::new(ViewZone::lay(self.clone(), sets.map(OwnSets::from))?)));
         }
-        self.views = laid.into();
+        self.set_views(laid);
         Ok(self)
     }
 
@@ -393,7 +416,14 @@ impl Zone {
         let lay = |(view, old): &ZoneView| {
             (*view, old.lay_over(&bare, changed).unwrap_or_else(|| Arc::clone(old)))
         };
-        self.views = self.views.iter().map(lay).collect();
+        let laid = self.views.iter().map(lay).collect();
+        self.set_views(laid);
+    }
+
+    /// These are its views. Rules of their sets are rules of the zone.
+    fn set_views(&mut self, laid: Vec<ZoneView>) {
+        self.facts.has_rules |= laid.iter().any(|(_, view)| view.as_zone().facts().has_rules);
+        self.views = laid.into();
     }
 
     fn without_views(&self) -> Self {
@@ -413,14 +443,14 @@ impl Zone {
     ) -> Result<(), String> {
         self.facts.has_views = true;
         let bare = self.without_views();
-        let old = self.views.iter().find(|(known, _)| *known == view);
-        let old = old.and_then(|(_, old)| old.as_any().downcast_ref::<ViewZone>());
-        let laid = match old.filter(|old| old.sets.is_some()) {
-            Some(old) => old.changed(bare, sets.clone(), changed)?,
-            None => ViewZone::new(bare, sets.clone())?,
+        let old = self.laid(view).and_then(|old| old.as_any().downcast_ref::<ViewZone>());
+        let laid = match old.filter(|old| old.own.is_some()) {
+            Some(old) => old.changed(bare, sets.clone().into(), changed)?,
+            None => ViewZone::new(bare, sets.clone().into())?,
         };
         let others = self.views.iter().filter(|(known, _)| *known != view).cloned();
-        self.views = others.chain([(view, Arc::new(laid) as _)]).collect();
+        let views = others.chain([(view, Arc::new(laid) as _)]).collect();
+        self.set_views(views);
         Ok(())
     }
 
@@ -461,5 +491,6 @@ impl Zone {
     }
 }
 
+mod layers;
 #[cfg(test)]
 mod tests;

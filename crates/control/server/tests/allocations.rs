@@ -51,7 +51,7 @@ fn with_chosen_sets(mut zone: Zone) -> Zone {
         let change = SetChange { name: &name, rtype: Rtype::A, set, rules: vec![0] };
         zone.change_all(&[change]).expect("a set");
     }
-    let mut choose = |node: Node<'_>, set: RecordSet<'_>| {
+    let mut choose = |_, node: Node<'_>, set: RecordSet<'_>| {
         let chosen = CHOSEN.iter().find(|(known, ..)| known.as_bytes() == &node.name()[1..]);
         let selection = chosen.map(|(_, order, others)| AnswerRules {
             order: *order,

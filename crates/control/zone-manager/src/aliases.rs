@@ -5,14 +5,14 @@
 //! changes, and an ALIAS the length of its chain.
 use crate::health::ZoneKey;
 use crate::limits::ALIAS_HOPS_MAX;
-use compile::{LeafIndex, Zone};
+use compile::{LeafIndex, View, Zone};
 use image::{Node, RecordSet};
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use wire::{Name, NameBuf, Rtype};
 
-/// An ALIAS record: its zone and its relative name.
-pub(crate) type AliasId = (ZoneKey, Box<[u8]>);
+/// The sets of a name: its zone, the view that has them, and the relative name.
+pub(crate) type NameId = (ZoneKey, View, Box<[u8]>);
 /// A leaf of a zone as its source has it.
 pub(crate) type ReadLeaf = (ZoneKey, LeafIndex);
 
@@ -26,6 +26,8 @@ pub(crate) trait Contents {
 pub(crate) struct Followed {
     /// The zone of the name that has the addresses, and the name in it; `None`: there is none.
     pub end: Option<(Arc<Zone>, Box<[u8]>)>,
+    /// The view whose clients get them.
+    pub view: View,
     /// The least TTL on the way.
     pub ttl: u32,
     reads: Reads,
@@ -42,15 +44,15 @@ pub(crate) struct Reads {
 /// All ALIAS records of published zones.
 #[derive(Default)]
 pub(crate) struct Aliases {
-    read: HashMap<AliasId, Reads>,
-    readers: HashMap<ReadLeaf, HashSet<AliasId>>,
+    read: HashMap<NameId, Reads>,
+    readers: HashMap<ReadLeaf, HashSet<NameId>>,
     /// The zones that were read, as they were then.
     contents: HashMap<ZoneKey, Arc<Zone>>,
 }
 
-/// Follows an ALIAS record.
-pub(crate) fn follow(contents: &dyn Contents, alias: RecordSet<'_>) -> Followed {
-    let mut followed = Followed { end: None, ttl: alias.ttl(), reads: Reads::default() };
+/// Follows an ALIAS record, to what the clients of a view get.
+pub(crate) fn follow(contents: &dyn Contents, view: View, alias: RecordSet<'_>) -> Followed {
+    let mut followed = Followed { end: None, view, ttl: alias.ttl(), reads: Reads::default() };
     let target = |set: RecordSet<'_>| {
         let target = set.records().next()?;
         Name::parse(target).ok().map(NameBuf::from)
@@ -65,7 +67,7 @@ pub(crate) fn follow(contents: &dyn Contents, alias: RecordSet<'_>) -> Followed 
             break;
         }
         let Some(relative) = zone.relative(name.as_name()) else { break };
-        let Some(node) = followed.reads.look_up(&zone, &relative) else { break };
+        let Some(node) = followed.reads.look_up(&zone, view, &relative) else { break };
         let onward = [Rtype::CNAME, Rtype::ALIAS].iter().find_map(|rtype| node.set(*rtype));
         let Some(set) = onward else {
             let end = node.name().into();
@@ -81,12 +83,14 @@ pub(crate) fn follow(contents: &dyn Contents, alias: RecordSet<'_>) -> Followed 
 impl Reads {
     /// The node that answers for a name: its own, or that of a wildcard (RFC 4592). `None`: there
     /// is none, or it is not of the zone but below a delegation or a DNAME record.
-    fn look_up<'z>(&mut self, zone: &'z Arc<Zone>, name: &[u8]) -> Option<Node<'z>> {
+    fn look_up<'z>(&mut self, zone: &'z Arc<Zone>, view: View, name: &[u8]) -> Option<Node<'z>> {
         let key: ZoneKey = zone.origin().as_bytes().into();
         self.zones.entry(Arc::clone(&key)).or_insert_with(|| Arc::clone(zone));
         let mut get = |name: &[u8]| {
-            self.leaves.insert((Arc::clone(&key), zone.leaf_of(name)));
-            zone.names().get(name)
+            for view in [View::DEFAULT, view] {
+                self.leaves.insert((Arc::clone(&key), zone.leaf_of(view, name)));
+            }
+            zone.node_in(view, name)
         };
         let parent = |name: &[u8]| Some(name.get(1 + usize::from(*name.first()?)..)?.to_vec());
         let above: Vec<Vec<u8>> =
@@ -116,7 +120,7 @@ impl Aliases {
     }
 
     /// Notes what an ALIAS has read.
-    pub fn put(&mut self, id: AliasId, followed: Followed) {
+    pub fn put(&mut self, id: NameId, followed: Followed) {
         self.remove(&id);
         let reads = followed.reads;
         for leaf in &reads.leaves {
@@ -129,7 +133,7 @@ impl Aliases {
     }
 
     /// An ALIAS is not there any more.
-    pub fn remove(&mut self, id: &AliasId) {
+    pub fn remove(&mut self, id: &NameId) {
         let Some(reads) = self.read.remove(id) else { return };
         for leaf in reads.leaves {
             if let Some(readers) = self.readers.get_mut(&leaf) {
@@ -145,7 +149,7 @@ impl Aliases {
     }
 
     /// Those that have read a leaf.
-    pub fn readers(&self, leaf: &ReadLeaf) -> impl Iterator<Item = &AliasId> {
+    pub fn readers(&self, leaf: &ReadLeaf) -> impl Iterator<Item = &NameId> {
         self.readers.get(leaf).into_iter().flatten()
     }
 
@@ -156,7 +160,7 @@ impl Aliases {
         origin: Name<'_>,
         content: Option<&Arc<Zone>>,
         was_there: bool,
-    ) -> Vec<AliasId> {
+    ) -> Vec<NameId> {
         if self.read.is_empty() {
             return Vec::new();
         }

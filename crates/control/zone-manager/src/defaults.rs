@@ -1,7 +1,7 @@
 //! Checks of zones: each is the check of all sets of addresses that name none themselves.
 use crate::health::ZoneKey;
 use crate::validate::relative;
-use compile::{ChosenSets, Zone};
+use compile::{ChosenSets, View, Zone};
 use image::{Node, RecordSet};
 use model::{CHECK_OFF, Policy, SetRules};
 use std::collections::{HashMap, HashSet};
@@ -89,12 +89,12 @@ pub(crate) fn chosen_sets(default: Option<&DefaultCheck>) -> ChosenSets {
     }
 }
 
-/// The rules of a set, with the check that it has by itself or by its zone, whose names it is
-/// for. `None`: it has none.
+/// The rules of a set of a view, with the check that it has by itself or by its zone, whose names
+/// it is for. `None`: it has none.
 pub(crate) fn rules_of(
     zone: &Zone,
     default: Option<&DefaultCheck>,
-    node: Node<'_>,
+    (view, node): (View, Node<'_>),
     set: RecordSet<'_>,
 ) -> Option<SetRules> {
     let own = match Policy::unpack(set.rules()) {
@@ -109,7 +109,7 @@ pub(crate) fn rules_of(
     }
     let is_of_addresses = matches!(set.rtype(), Rtype::A | Rtype::AAAA);
     match default.filter(|default| is_of_addresses && default.is_for(node.name())) {
-        Some(default) if zone.may_lack_records(node) => {
+        Some(default) if zone.may_lack_records(view, node) => {
             let check = Box::from(&*default.check);
             Some(SetRules { check, ..own.unwrap_or_default() })
         }

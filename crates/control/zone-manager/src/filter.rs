@@ -5,14 +5,14 @@
 //! In a zone with a check of its own, all sets of addresses are such sets.
 //! A new version of a zone costs what has changed in it. A verdict costs the sets that name its
 //! target, which an index finds.
-use crate::aliases::{Aliases, follow};
+use crate::aliases::{Aliases, NameId, follow};
 use crate::choose::{LeftOut, choose, left_out};
 use crate::defaults::{DefaultCheck, DefaultChecks, chosen_sets};
 use crate::health::{HealthTable, HealthTarget, MemberClass, Targets, ZoneKey};
 use crate::judge::{Judge, member_classes};
 use crate::ramps::{Ramps, SetId, WallClock};
-use crate::shown::{AllZones, SourceZone, ZoneView};
-use compile::{ChosenRecords, ChosenSet, Image, LeafIndex, Zone};
+use crate::shown::{AllZones, SourceSet, SourceZone, ZoneView};
+use compile::{ChosenRecords, ChosenSet, Image, LeafIndex, View, Zone};
 use image::{Node, RecordSet};
 use model::{MemberRules, SetRules};
 use std::collections::{HashMap, HashSet};
@@ -45,8 +45,8 @@ pub struct JudgedMember {
     pub left_out: Option<LeftOut>,
 }
 
-/// The zones and names whose sets name one target.
-type NamingSets = HashSet<(ZoneKey, Box<[u8]>)>;
+/// The names whose sets name one target.
+type NamingSets = HashSet<NameId>;
 
 /// Filters what is published.
 pub(crate) struct HealthFilter {
@@ -108,11 +108,11 @@ impl HealthFilter {
         }
         let (at, of_zone) = (location.as_deref(), default.as_deref());
         let source = SourceZone { zone: &zone, location: at, default: of_zone };
-        for (node, set) in source.sets(&leaves) {
-            for target in source.targets_of(node, set) {
+        for SourceSet { view, node, set } in source.sets(&leaves) {
+            for target in source.targets_of((view, node), set) {
                 targets.add_use(&target, &key);
                 let sets = self.index.entry(target).or_default();
-                sets.insert((Arc::clone(&key), node.name().into()));
+                sets.insert((Arc::clone(&key), view, node.name().into()));
             }
         }
         table.report_waiting(&targets);
@@ -163,11 +163,8 @@ impl HealthFilter {
             if before == class {
                 continue;
             }
-            for (zone, name) in self.index.get(&target).into_iter().flatten() {
-                let Some(view) = self.views.get(zone) else { continue };
-                let leaf = view.content.leaf_of(name);
-                affected.entry(Arc::clone(zone)).or_default().insert(leaf);
-            }
+            let named = self.index.get(&target).into_iter().flatten();
+            named.for_each(|name| self.add_leaf(&mut affected, name));
         }
         self.choose_again(image, affected)
     }
@@ -182,10 +179,8 @@ impl HealthFilter {
         was_there: bool,
     ) -> Vec<Arc<Zone>> {
         let mut affected = AffectedLeaves::new();
-        for (zone, name) in self.aliases.affected(origin, content, was_there) {
-            let Some(view) = self.views.get(&zone) else { continue };
-            affected.entry(zone).or_default().insert(view.content.leaf_of(&name));
-        }
+        let followed = self.aliases.affected(origin, content, was_there);
+        followed.iter().for_each(|alias| self.add_leaf(&mut affected, alias));
         self.choose_again(image, affected)
     }
 
@@ -197,12 +192,16 @@ impl HealthFilter {
     /// Gives sets the weights of now. Returns the zones whose answers changed.
     pub fn step(&mut self, image: &Image) -> Vec<Arc<Zone>> {
         let mut affected = AffectedLeaves::new();
-        for (zone, name, _) in self.ramps.take_due() {
-            let Some(view) = self.views.get(&zone) else { continue };
-            let leaf = view.content.leaf_of(&name);
-            affected.entry(zone).or_default().insert(leaf);
-        }
+        let due = self.ramps.take_due();
+        due.iter().for_each(|(name, _)| self.add_leaf(&mut affected, name));
         self.choose_again(image, affected)
+    }
+
+    /// Adds the leaf of a name.
+    fn add_leaf(&self, affected: &mut AffectedLeaves, (zone, view, name): &NameId) {
+        let Some(shown) = self.views.get(zone) else { return };
+        let leaf = shown.content.leaf_of(*view, name);
+        affected.entry(Arc::clone(zone)).or_default().insert(leaf);
     }
 
     fn choose_again(&mut self, image: &Image, mut affected: AffectedLeaves) -> Vec<Arc<Zone>> {
@@ -230,33 +229,38 @@ impl HealthFilter {
             leaves.iter().map(|leaf| (Arc::clone(zone), *leaf)).collect::<Vec<_>>()
         };
         let read: Vec<_> = affected.iter().flat_map(of_zone).collect();
-        for (zone, name) in read.iter().flat_map(|leaf| self.aliases.readers(leaf)) {
-            let Some(view) = self.views.get(zone) else { continue };
-            affected.entry(Arc::clone(zone)).or_default().insert(view.content.leaf_of(name));
-        }
+        let readers = read.iter().flat_map(|leaf| self.aliases.readers(leaf));
+        readers.for_each(|alias| self.add_leaf(affected, alias));
     }
 
-    /// What became of the members of a set with rules; `None`: there is none.
+    /// What became of the members of a set with rules that clients of a view get; `None`: there is
+    /// none.
     pub fn judged(
         &self,
         image: &Image,
         zone: &[u8],
-        name: &[u8],
+        (view, name): (View, &[u8]),
         rtype: Rtype,
     ) -> Option<JudgedSet> {
-        let (key, view) = self.views.get_key_value(zone)?;
-        let shown = (key, &view.content);
-        let zones = AllZones { views: &self.views, image, shown, source: view.source() };
-        let node = view.content.names().get(name)?;
+        let (key, shown) = self.views.get_key_value(zone)?;
+        let (content, source) = (&shown.content, shown.source());
+        let zones = AllZones { views: &self.views, image, shown: (key, content), source };
+        let node = content.node_in(view, name)?;
         // An ALIAS record has the members of its target.
         let alias = node.set(Rtype::ALIAS).filter(|_| rtype != Rtype::ALIAS);
-        let end = alias.and_then(|alias| follow(&zones, alias).end);
-        let (source, node) = match &end {
-            Some((zone, name)) => (zones.source(zone), zone.names().get(name)?),
-            None => (view.source(), node),
+        let end = alias.and_then(|alias| {
+            let own = content.names_of(view).and_then(|names| names.get(name));
+            // One of the zone leads to what all clients get.
+            let is_own = own.is_some_and(|own| own.set(Rtype::ALIAS).is_some());
+            let view = if is_own { view } else { View::DEFAULT };
+            Some((view, follow(&zones, view, alias).end?))
+        });
+        let (source, view, node) = match &end {
+            Some((view, (zone, name))) => (zones.source(zone), *view, zone.node_in(*view, name)?),
+            None => (source, view, node),
         };
         let set = node.set(rtype)?;
-        let stored = source.placed(node, set)?;
+        let stored = source.placed((view, node), set)?;
         let rules = stored.clone().at(self.ramps.now());
         let classes = member_classes(&self.classes, set, &rules);
         let chosen = choose(&rules, &classes);
@@ -282,11 +286,12 @@ impl HealthFilter {
         let is_dead = |target: &HealthTarget| class(target) > MemberClass::Unknown;
         let mut last = Vec::new();
         for (target, sets) in self.index.iter().filter(|(target, _)| is_it(target)) {
-            for (zone, name) in sets {
+            for (zone, of_view, name) in sets {
                 let Some(view) = self.views.get(zone) else { continue };
-                let Some(node) = view.content.names().get(name) else { continue };
+                let node = view.content.names_of(*of_view).and_then(|names| names.get(name));
+                let Some(node) = node else { continue };
                 for set in node.sets() {
-                    let all = view.source().targets_of(node, set);
+                    let all = view.source().targets_of((*of_view, node), set);
                     let mut others = all.iter().filter(|other| other.address != address);
                     // If it is dead itself, the others are answered as well as it is.
                     let is_last = match is_dead(target) {
@@ -318,19 +323,20 @@ impl HealthFilter {
         let (open, ramps, aliases) = (&mut self.open, &mut self.ramps, &mut self.aliases);
         let judge = Judge { classes: &self.classes, ttl_max: self.table.ttl_max(), now };
         let zones = AllZones { views: &self.views, image, shown, source };
-        let mut chooser = |node: Node<'_>, set: RecordSet<'_>| {
+        let mut chooser = |view: View, node: Node<'_>, set: RecordSet<'_>| {
+            let id = (Arc::clone(key), view, node.name().into());
             if set.rtype() == Rtype::ALIAS {
-                let followed = follow(&zones, set);
+                let followed = follow(&zones, view, set);
                 let computed = judge.computed(&zones, &followed);
-                aliases.put((Arc::clone(key), node.name().into()), followed);
+                aliases.put(id, followed);
                 return Some(ChosenSet::Computed(computed));
             }
-            let Some(rules) = source.placed(node, set) else {
+            let Some(rules) = source.placed((view, node), set) else {
                 let numbers = (0..set.count()).collect();
                 let all = ChosenRecords { ttl: set.ttl(), numbers, selection: None };
                 return set.has_rules().then_some(all.into());
             };
-            let id = (Arc::clone(key), node.name().into(), set.rtype());
+            let id = (id, set.rtype());
             if !rules.ramps.is_empty() {
                 ramps.put(id.clone(), rules.next_step(now));
             }
@@ -352,17 +358,17 @@ impl HealthFilter {
         source: SourceZone<'_>,
         leaves: &[LeafIndex],
     ) {
-        for (node, set) in source.sets(leaves) {
-            let id = (Arc::clone(key), node.name().into(), set.rtype());
+        for SourceSet { view, node, set } in source.sets(leaves) {
+            let id = ((Arc::clone(key), view, node.name().into()), set.rtype());
             self.open.remove(&id);
             self.ramps.remove(&id);
             if set.rtype() == Rtype::ALIAS {
-                self.aliases.remove(&(Arc::clone(key), node.name().into()));
+                self.aliases.remove(&id.0);
             }
-            for target in source.targets_of(node, set) {
+            for target in source.targets_of((view, node), set) {
                 targets.remove_use(&target, key, is_deleted);
                 let Some(sets) = self.index.get_mut(&target) else { continue };
-                sets.remove(&(Arc::clone(key), node.name().into()));
+                sets.remove(&id.0);
                 if sets.is_empty() {
                     self.index.remove(&target);
                 }

@@ -3,7 +3,7 @@ use crate::aliases::Followed;
 use crate::choose::choose;
 use crate::health::{HealthTarget, MemberClass};
 use crate::shown::{AllZones, SourceZone, target_of};
-use compile::{ChosenRecords, ComputedSet};
+use compile::{ChosenRecords, ComputedSet, View};
 use image::{Node, RecordSet};
 use model::SetRules;
 use std::collections::HashMap;
@@ -31,10 +31,10 @@ impl Judge<'_> {
     /// The addresses that stand for an ALIAS record: those that are answered at its target.
     pub fn computed(&self, zones: &AllZones<'_>, followed: &Followed) -> Vec<ComputedSet> {
         let Some((zone, name)) = &followed.end else { return Vec::new() };
-        let Some(node) = zone.names().get(name) else { return Vec::new() };
+        let Some(node) = zone.node_in(followed.view, name) else { return Vec::new() };
         let sets = [Rtype::A, Rtype::AAAA].into_iter().filter_map(|rtype| node.set(rtype));
         let computed = sets.map(|set| {
-            let set = self.computed_set(zones.source(zone), node, set);
+            let set = self.computed_set(zones.source(zone), (followed.view, node), set);
             ComputedSet { ttl: set.ttl.min(followed.ttl), ..set }
         });
         computed.filter(|set| !set.records.is_empty()).collect()
@@ -43,7 +43,7 @@ impl Judge<'_> {
     fn computed_set(
         &self,
         zone: SourceZone<'_>,
-        node: Node<'_>,
+        node: (View, Node<'_>),
         set: RecordSet<'_>,
     ) -> ComputedSet {
         let rtype = set.rtype();

@@ -47,7 +47,7 @@ pub use source::{
     Target, ZoneOwner,
 };
 
-use compile::Image;
+use compile::{Image, View};
 use hold::{Acceptance, HeldZones};
 use image::HashKey;
 use manager::Manager;
@@ -223,16 +223,16 @@ impl ZonePublisher {
         answer
     }
 
-    /// Tells what became of the members of a set with rules; `None`: there is none. Names are in
-    /// lower case.
+    /// Tells what became of the members of a set with rules that clients of a view get; `None`:
+    /// there is none. Names are in lower case.
     pub fn judged(
         &self,
         zone: Name<'_>,
-        name: Name<'_>,
+        (view, name): (View, Name<'_>),
         rtype: Rtype,
     ) -> Answer<Option<JudgedSet>> {
         let (promise, answer) = answer();
-        let relative = validate::relative(name, zone).into();
+        let relative = (view, validate::relative(name, zone).into());
         let action = Action::Judged(zone.as_bytes().into(), relative, rtype, promise);
         self.0.queue.put((SourceId(usize::MAX), Lane::Urgent), action, None);
         answer

@@ -208,8 +208,8 @@ impl Manager {
             Action::LastMember(address, check, promise) => {
                 promise.give(self.filter.last_of(address, check.as_deref(), LAST_SETS_SHOWN_MAX));
             }
-            Action::Judged(zone, name, rtype, promise) => {
-                promise.give(self.filter.judged(&round.image, &zone, &name, rtype));
+            Action::Judged(zone, (view, name), rtype, promise) => {
+                promise.give(self.filter.judged(&round.image, &zone, (view, &name), rtype));
             }
             Action::WhenLive(then) => {
                 self.live.push(LiveWaiter { sequence, generation: None, then });

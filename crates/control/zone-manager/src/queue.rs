@@ -7,7 +7,7 @@ use crate::health::{HealthTarget, MemberClass};
 use crate::hold::{Acceptance, Evidence};
 use crate::limits::{CHANGE_UNIT_BYTES, NORMAL_ROOM, URGENT_ROOM};
 use crate::source::{Applied, Lane, Synced, Target};
-use compile::Zone;
+use compile::{View, Zone};
 use model::Change;
 use std::fmt;
 use std::net::IpAddr;
@@ -68,8 +68,9 @@ pub(crate) enum Action {
     Defaults(Vec<DefaultCheck>),
     /// Name sets whose other members are all drained, besides this address of a check or of all.
     LastMember(IpAddr, Option<Box<str>>, Promise<Vec<String>>),
-    /// Tells what became of the members of a set: of a zone, at a name below it, of a type.
-    Judged(Box<[u8]>, Box<[u8]>, Rtype, Promise<Option<JudgedSet>>),
+    /// Tells what became of the members of a set: of a zone, at a name of a view below it, of a
+    /// type.
+    Judged(Box<[u8]>, (View, Box<[u8]>), Rtype, Promise<Option<JudgedSet>>),
     /// Call back when everything queued before is live on every worker.
     WhenLive(Box<dyn FnOnce(bool) + Send>),
 }

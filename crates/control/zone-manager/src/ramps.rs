@@ -2,7 +2,7 @@
 //!
 //! A weight follows from the set and the time alone (`model::WeightRamp`), so a server that was
 //! restarted and the others of its fleet publish the same weights at the same time.
-use crate::health::ZoneKey;
+use crate::aliases::NameId;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use wire::Rtype;
 /// Tells the time since 1970.
 pub type WallClock = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// A set: its zone, relative name and type.
-pub(crate) type SetId = (ZoneKey, Box<[u8]>, Rtype);
+/// A set: its name and type.
+pub(crate) type SetId = (NameId, Rtype);
 
 /// The sets, and the clock.
 pub(crate) struct Ramps {

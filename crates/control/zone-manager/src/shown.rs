@@ -2,7 +2,7 @@
 use crate::aliases::Contents;
 use crate::defaults::{DefaultCheck, chosen_sets, rules_of};
 use crate::health::{HealthTarget, ZoneKey};
-use compile::{Image, LeafIndex, Zone};
+use compile::{Image, LeafIndex, View, Zone};
 use image::{Node, ORDERED_MAX, RecordSet};
 use model::{Choice, SetRules};
 use std::collections::HashMap;
@@ -36,17 +36,26 @@ pub(crate) struct SourceZone<'z> {
     pub default: Option<&'z DefaultCheck>,
 }
 
+/// A set in a zone as its source has it.
+#[derive(Clone, Copy)]
+pub(crate) struct SourceSet<'z> {
+    /// The view that has it.
+    pub view: View,
+    pub node: Node<'z>,
+    pub set: RecordSet<'z>,
+}
+
 impl<'z> SourceZone<'z> {
-    pub fn rules_of(self, node: Node<'_>, set: RecordSet<'_>) -> Option<SetRules> {
+    fn rules_of(self, node: (View, Node<'_>), set: RecordSet<'_>) -> Option<SetRules> {
         rules_of(self.zone, self.default, node, set)
     }
 
-    /// The rules of a set, with the locations of all members.
-    pub fn placed(self, node: Node<'_>, set: RecordSet<'_>) -> Option<SetRules> {
+    /// The rules of a set at a node of a view, with the locations of all members.
+    pub fn placed(self, node: (View, Node<'_>), set: RecordSet<'_>) -> Option<SetRules> {
         Some(placed(self.rules_of(node, set)?, set.count(), self.location))
     }
 
-    pub fn targets_of(self, node: Node<'_>, set: RecordSet<'_>) -> Vec<HealthTarget> {
+    pub fn targets_of(self, node: (View, Node<'_>), set: RecordSet<'_>) -> Vec<HealthTarget> {
         let rules = self.rules_of(node, set).filter(|rules| !rules.check.is_empty());
         let Some(rules) = rules else { return Vec::new() };
         // The targets of a set share the name of their check.
@@ -55,9 +64,12 @@ impl<'z> SourceZone<'z> {
     }
 
     /// The sets in these leaves from whose members is chosen.
-    pub fn sets(self, leaves: &'z [LeafIndex]) -> impl Iterator<Item = (Node<'z>, RecordSet<'z>)> {
+    pub fn sets(self, leaves: &'z [LeafIndex]) -> impl Iterator<Item = SourceSet<'z>> {
         let which = chosen_sets(self.default);
-        leaves.iter().flat_map(move |leaf| self.zone.sets_of(*leaf, which))
+        leaves.iter().flat_map(move |leaf| {
+            let sets = self.zone.sets_of(*leaf, which);
+            sets.map(|(node, set)| SourceSet { view: leaf.view, node, set })
+        })
     }
 }
 

@@ -4,6 +4,7 @@ mod health;
 mod ramps;
 mod simulation;
 mod sources;
+mod views;
 
 use super::*;
 use compile::{Loader, Zone};

@@ -35,10 +35,6 @@ pub fn edit(edit: &mut Edit, origin: Name<'_>) -> Result<(), InvalidEdit> {
         return Err(invalid("members", BrokenRule::SET_RULES, what));
     }
     if let Some(rules) = value.policy.rules() {
-        if !is_of_all && rules.has_choice() {
-            let what = "not yet: a set of a view has neither a policy nor a check".to_owned();
-            return Err(invalid("policy", BrokenRule::NOT_YET, what));
-        }
         rules
             .check(rtype, value.data.len())
             .map_err(|(field, rule, what)| invalid(field, rule, what))?;
@@ -55,7 +51,7 @@ pub fn edit(edit: &mut Edit, origin: Name<'_>) -> Result<(), InvalidEdit> {
     })?;
     value.data = set.into_records();
     if rtype == Rtype::ALIAS {
-        alias(at, value.data.iter().map(|data| &**data), is_of_all)?;
+        alias(at, value.data.iter().map(|data| &**data))?;
     }
     Ok(())
 }
@@ -64,12 +60,7 @@ pub fn edit(edit: &mut Edit, origin: Name<'_>) -> Result<(), InvalidEdit> {
 fn alias<'d>(
     owner: Name<'_>,
     mut targets: impl Iterator<Item = &'d [u8]>,
-    is_of_all: bool,
 ) -> Result<(), InvalidEdit> {
-    if !is_of_all {
-        let what = "of a view cannot be ALIAS: write its addresses".to_owned();
-        return Err(invalid("type", BrokenRule::SET_RULES, what));
-    }
     match targets.find(|target| Name::parse(target) == Ok(owner)) {
         Some(_) => {
             let what = format!("{owner} stands for itself: it would have no address");

@@ -76,7 +76,7 @@ impl QueryContext {
 }
 
 /// The number of a view: zones, cache entries and reply rates of one view do not concern another.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct View(pub u8);
 
 impl View {

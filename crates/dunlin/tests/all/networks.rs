@@ -139,6 +139,13 @@ fn clients_of_a_view_of_the_store_get_its_sets() {
     assert_eq!(run(&served, &["store", "upgrade", "--yes"]).status.code(), Some(0));
     done(&set_in("in"));
     assert!(holds(&served.ask("www.a.test"), &[192, 0, 2, 77]));
+    let pool = ["records", "set", "a.test", "pool", "A", "--policy", "weighted", "--view", "in"];
+    done(&[&pool[..], &["--weight", "0=192.0.2.80", "--weight", "1=192.0.2.81"]].concat());
+    done(&["records", "set", "a.test", "@", "ALIAS", "pool.a.test.", "--view", "in"]);
+    for name in ["pool.a.test", "a.test"] {
+        let answer = served.ask(name);
+        assert!(holds(&answer, &[192, 0, 2, 81]) && !holds(&answer, &[192, 0, 2, 80]), "{name}");
+    }
     let (code, why) = command(&set_in("out"));
     assert!(code == Some(1) && why.contains("[store] views of the config names in"), "{why}");
     let is_of_all = || holds(&served.ask("www.a.test"), &[192, 0, 2, 1]);

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use wire::limits::PADDED_LEN;
 use wire::{QName, Rtype};
+use zone_manager::{HealthTarget, MemberClass};
 
 const SETS: &str = "/v1/zones/example.org/rrsets";
 const WWW: &str = "/v1/zones/example.org/rrsets/www.example.org/A";
@@ -90,20 +91,24 @@ fn what_a_view_cannot_have_is_refused_with_its_place() {
         format!("{SETS}/{name}.example.org/{rtype}?view={view}")
     };
     let alias = r#"{"ttl":60,"data":["www.example.org."]}"#;
-    let policy = r#"{"ttl":60,"data":["192.0.2.1","192.0.2.2"],"policy":"one"}"#;
+    let policy = r#"{"ttl":60,"data":["192.0.2.1"],"policy":"none"}"#;
+    let other = r#"{"ttl":60,"data":["a.example.org."]}"#;
     let named = r#"{"ttl":60,"data":["192.0.2.1"],"view":"other"}"#;
     let soa = r#"{"ttl":60,"data":["ns. root. 1 2 3 4 5"]}"#;
     for (path, body, field, rule) in [
         (set("www", "CNAME", "internal"), alias, "name", "cname-alone"),
         (set("a", "A", "unknown"), ONE, "view", "set-rules"),
         (set("a", "A", "a%20b"), ONE, "view", "set-rules"),
-        (set("a", "A", "internal"), policy, "policy", "not-yet"),
+        (set("a", "A", "internal"), policy, "policy", "set-rules"),
+        (set("www", "ALIAS", "internal"), alias, "name", "alias-loop"),
+        (set("www", "ALIAS", "internal"), other, "name", "alias-addresses"),
         (set("a", "A", "internal"), named, "view", "set-rules"),
         (format!("{SETS}/example.org/SOA?view=internal"), soa, "name", "set-rules"),
     ] {
         let (found_field, found_rule) = scene.put(&path, body).refused(422);
         assert_eq!(found_rule, rule, "{path} {body} {found_field}");
-        assert!(found_field == field || found_field == "edits", "{path}: {found_field}");
+        let is_known = ["edits", "data"].contains(&&*found_field);
+        assert!(found_field == field || is_known, "{path}: {found_field}");
     }
     // Nor may the zone have what would conflict with a view.
     scene.put(&set("b", "A", "internal"), ONE).done();
@@ -126,6 +131,76 @@ fn what_a_view_cannot_have_is_refused_with_its_place() {
     }
     let (_, rule) = scene.put(&set("d", "A", "v15"), ONE).refused(422);
     assert_eq!(rule, "limit", "internal is one of sixteen, although no client has it");
+}
+
+/// A set of a view has what a set of all clients has: a policy, weights, locations, a check, and
+/// addresses of another name.
+#[test]
+fn set_of_a_view_has_a_policy_a_check_and_an_alias() {
+    let scene = scene(&["internal"]);
+    scene.put(WWW, ONE).done();
+    let body = json!({
+        "ttl": 60, "policy": "nearest", "then": "weighted", "max": 1, "check": "web",
+        "members": [
+            { "data": "10.0.0.2", "weight": 9, "location": "eu/fra1" },
+            { "data": "10.0.0.3", "weight": { "from": 0, "to": 7, "over": "30d" } },
+        ],
+    });
+    scene.put(&format!("{INTERNAL}&wait=live"), &body.to_string()).done();
+    let told = scene.get(INTERNAL).done();
+    for key in ["policy", "then", "max", "check"] {
+        assert_eq!(told[key], body[key], "{key}");
+    }
+    assert_eq!(told["members"][0]["location"], "eu/fra1");
+    assert_eq!(told["members"][1]["weight"]["to"], 7);
+    assert_eq!(selected(&scene, 1, "www.example.org"), Some(1), "one of those that are nearest");
+    assert_eq!(selected(&scene, 0, "www.example.org"), None, "the set of all clients is plain");
+    let report = |address: &str, class| {
+        let address = address.parse().expect("an address");
+        let verdict = (HealthTarget { check: "web".into(), address }, Some(class));
+        scene.control.report_health(vec![verdict]).wait().expect("reported");
+    };
+    report("10.0.0.2", MemberClass::DownOnceUp);
+    report("10.0.0.3", MemberClass::Up);
+    assert_eq!(answered(&scene, 1, "www.example.org", Rtype::A), [[10, 0, 0, 3]]);
+    assert_eq!(answered(&scene, 0, "www.example.org", Rtype::A), [[192, 0, 2, 1]]);
+    // The apex of the view has the addresses that the clients of the view get.
+    let apex = format!("{SETS}/example.org/ALIAS?view=internal&wait=live");
+    scene.put(&apex, r#"{"ttl":60,"data":["www.example.org."]}"#).done();
+    assert_eq!(answered(&scene, 1, "example.org", Rtype::A), [[10, 0, 0, 3]]);
+    report("10.0.0.2", MemberClass::Up);
+    assert_eq!(answered(&scene, 1, "example.org", Rtype::A).len(), 2);
+    assert!(answered(&scene, 0, "example.org", Rtype::A).is_empty());
+    // The rules are exported, imported and reverted with the set.
+    let accept = ["Accept: application/x-ndjson"];
+    let export = scene.ask("GET", "/v1/zones/example.org/export", &scene.root, &accept, b"");
+    let tag = |scene: &Scene| scene.get(INTERNAL).field("etag").map(str::to_owned);
+    let (before, told) = (tag(&scene), scene.get(INTERNAL).done());
+    scene.delete(INTERNAL).done();
+    let import = "/v1/zones/example.org/import?wait=live";
+    let fields = ["Content-Type: application/x-ndjson"];
+    scene.ask("POST", import, &scene.root, &fields, &export.body).done();
+    let again = scene.get(INTERNAL).done();
+    let rules = |set: &Value| {
+        let keys = ["policy", "then", "max", "check", "members"];
+        keys.map(|key| set[key].clone())
+    };
+    assert_eq!(rules(&again), rules(&told));
+    assert_ne!(tag(&scene), before);
+    assert_eq!(selected(&scene, 1, "example.org"), Some(1));
+    scene.put(INTERNAL, TWO).done();
+    let last = scene.get("/v1/zones/example.org/journal").done();
+    let last = last["entries"].as_array().and_then(|all| all.last()).cloned().expect("one");
+    scene.ask("POST", &revert(&last), &scene.root, &[], b"").done();
+    assert_eq!(rules(&scene.get(INTERNAL).done()), rules(&told));
+}
+
+/// How many of the records of a set an answer has at most; `None`: all.
+fn selected(scene: &Scene, view: u8, owner: &str) -> Option<u16> {
+    let (image, owner, origin) = (scene.control.image(), name(owner), name("example.org"));
+    let zone = image.zone(origin.as_name()).expect("the zone");
+    let node = zone.node_in(View(view), &zone.relative(owner.as_name())?)?;
+    node.set(Rtype::A)?.selection().map(|selection| selection.others)
 }
 
 #[test]

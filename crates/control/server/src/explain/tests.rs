@@ -172,8 +172,8 @@ fn explanations_equal_answers(cases: usize) {
         let (rcode, expected) = datagram(&image, &query);
         let answer = query.answer(&image, Policy::default());
         let sets = query.sets(&image, &answer).into_iter().map(|set| {
-            let judged =
-                fixture.publisher.judged(set.zone.origin(), set.owner.as_name(), set.rtype);
+            let owner = (View::DEFAULT, set.owner.as_name());
+            let judged = fixture.publisher.judged(set.zone.origin(), owner, set.rtype);
             let judged = judged.wait().unwrap();
             (set, judged)
         });

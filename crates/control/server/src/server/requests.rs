@@ -4,7 +4,7 @@ use crate::explain::ExplainedQuery;
 use crate::sites::Sites;
 use admin::{Connection, NewProcess, SharedKeeper, SharedSocket};
 use api::{ControlFuture, Credentials, LocalApi, TokenRefused};
-use compile::{Image, Zone};
+use compile::{Image, View, Zone};
 use control_messages::ServerContext;
 use data_plane::{ENDING, STARTING};
 use durable::lock::DataLock;
@@ -60,7 +60,7 @@ impl api::ServerControl for Server {
             };
             let mut sets = Vec::new();
             for set in query.sets(&image, &answer) {
-                let (zone, owner) = (set.zone.origin(), set.owner.as_name());
+                let (zone, owner) = (set.zone.origin(), (View::DEFAULT, set.owner.as_name()));
                 let judged = control.judged(zone, owner, set.rtype).await;
                 let judged = judged.map_err(|stopped| stopped.to_string())?;
                 sets.push((set, judged));

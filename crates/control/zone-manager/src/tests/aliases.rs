@@ -97,7 +97,8 @@ fn alias_follows_the_health_and_the_policy_of_its_target() {
     let wanted = Some((ttl.min(30), records, selection));
     assert_eq!(fixture.published(APEX, Rtype::A), wanted);
     let (zone, apex) = (name(APEX), name(APEX));
-    let judged = fixture.publisher.judged(zone.as_name(), apex.as_name(), Rtype::A);
+    let apex = (View::DEFAULT, apex.as_name());
+    let judged = fixture.publisher.judged(zone.as_name(), apex, Rtype::A);
     let judged = judged.wait().unwrap().expect("the members of the target");
     assert_eq!(judged.members[1].class, Some(MemberClass::DownOnceUp));
 }

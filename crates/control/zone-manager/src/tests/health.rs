@@ -89,8 +89,9 @@ fn check_of_a_zone_is_for_all_addresses_that_name_none_and_are_no_glue() {
     let sets = |check, address| fixture.publisher.health().sets(&target(check, address));
     assert_eq!((sets("web", both[0]), sets("other", both[0])), (1, 1));
     let judged = |at| {
-        let answer =
-            fixture.publisher.judged(name("example.org.").as_name(), name(at).as_name(), Rtype::A);
+        let (zone, at) = (name("example.org."), name(at));
+        let at = (View::DEFAULT, at.as_name());
+        let answer = fixture.publisher.judged(zone.as_name(), at, Rtype::A);
         answer.wait().unwrap().map(|set| set.rules.check)
     };
     assert_eq!(judged("plain.example.org."), Some("web".into()));

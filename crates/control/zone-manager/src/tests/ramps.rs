@@ -109,7 +109,8 @@ fn set_is_shown_with_its_weight_of_now_and_forgotten_with_its_zone() {
     fixture.apply(of_zone(), vec![growing()]);
     let judged = || {
         let (zone, at) = (name("example.org."), name(WWW));
-        let judged = fixture.publisher.judged(zone.as_name(), at.as_name(), Rtype::A);
+        let at = (View::DEFAULT, at.as_name());
+        let judged = fixture.publisher.judged(zone.as_name(), at, Rtype::A);
         judged.wait().unwrap()
     };
     let member = judged().unwrap().members.remove(0);

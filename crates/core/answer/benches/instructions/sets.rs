@@ -94,7 +94,7 @@ pub fn load_sets(names: u32, sets: Sets) -> Image {
     // Any rules: the chooser has those that count.
     let rules = if sets.rules().is_some() { &[0][..] } else { &[] };
     zone.change_all(&services.changes(rules)).expect("sets");
-    let mut choose = |_: image::Node<'_>, set: image::RecordSet<'_>| {
+    let mut choose = |_, _: image::Node<'_>, set: image::RecordSet<'_>| {
         let numbers = (0..set.count()).collect();
         Some(ChosenRecords { ttl: 30, numbers, selection: sets.rules() }.into())
     };

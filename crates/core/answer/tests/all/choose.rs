@@ -58,7 +58,7 @@ fn zone(origin: &str, members: usize, rules: &AnswerRules) -> Zone {
         let change = SetChange { name, rtype, set: Some((7, &data[..])), rules: vec![0] };
         zone.change_all(&[change]).unwrap();
     }
-    let mut choose = |_: Node<'_>, set: RecordSet<'_>| {
+    let mut choose = |_, _: Node<'_>, set: RecordSet<'_>| {
         let numbers = (0..set.count()).collect();
         Some(ChosenRecords { ttl: 7, numbers, selection: Some(rules.clone()) }.into())
     };

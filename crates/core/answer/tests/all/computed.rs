@@ -25,7 +25,7 @@ fn zones() -> Image {
         let change = SetChange { name, rtype: Rtype::A, set, rules: vec![0] };
         zone.change_all(&[change]).unwrap();
     }
-    let mut choose = |node: image::Node<'_>, _: image::RecordSet<'_>| {
+    let mut choose = |_, node: image::Node<'_>, _: image::RecordSet<'_>| {
         let part = AnswerRules { first: 1, others: 2, ..AnswerRules::default() };
         let selection = Some(part).filter(|_| node.name() == b"\x01p");
         let numbers = if selection.is_some() { vec![4, 0, 1, 2, 3] } else { Vec::new() };

@@ -84,7 +84,8 @@ pub enum Command {
     /// Explain why a client gets an answer: which records of a set it has, and why not the others.
     #[command(after_help = "Examples:\n  \
         dunlin explain www.example.org --client 192.0.2.9\n  \
-        dunlin explain www.example.org AAAA --client 2001:db8::1 --location eu/fra1 -o json")]
+        dunlin explain www.example.org AAAA --client 2001:db8::1 --location eu/fra1 -o json\n  \
+        dunlin explain www.example.org --client 192.0.2.53 --ecs 10.1.0.0/16")]
     Explain(Explain),
     /// Show or flush cached answers of a running server.
     #[command(after_help = "Examples:\n  \

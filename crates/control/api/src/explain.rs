@@ -3,14 +3,16 @@ use crate::body::QueryParams;
 use crate::caller::Caller;
 use crate::description::Refusals;
 use crate::problem::Problem;
-use crate::state::ApiState;
+use crate::state::{ApiState, ExplainRequest};
 use crate::text::{read_name, read_type};
 use axum::extract::{Extension, State};
+use limit::Prefix;
 use model::BrokenRule;
 use serde::{Deserialize, Serialize};
 use server_status::explain::Explanation;
 use std::net::IpAddr;
 use utoipa::{IntoParams, ToSchema};
+use wire::ClientSubnet;
 
 /// The query to explain.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -24,7 +26,10 @@ pub struct ExplainQuery {
     rtype: Option<String>,
     /// The address of the client.
     client: String,
-    /// Where the client is, such as `eu/fra1`; absent: not known.
+    /// The client subnet option of the query, such as `10.1.0.0/16`: the network of its client
+    /// that a resolver names.
+    ecs: Option<String>,
+    /// Where the client is, such as `eu/fra1`; absent: where its network is.
     location: Option<String>,
 }
 
@@ -62,6 +67,16 @@ pub async fn explain(
             Problem::invalid("location", BrokenRule::SET_RULES, what)
         })?;
     }
-    let explained = state.api.operator.explain(name, rtype, client, query.location).await;
+    let subnet = query.ecs.as_deref().map(read_subnet).transpose()?;
+    let request = ExplainRequest { name, rtype, client, subnet, location: query.location };
+    let explained = state.api.operator.explain(request).await;
     explained.map(ExplanationBody).map(axum::Json).map_err(|why| Problem::later("ending", why))
+}
+
+/// `10.1.0.0/16`
+fn read_subnet(text: &str) -> Result<ClientSubnet, Problem> {
+    let prefix: Prefix = text.parse().map_err(|why| {
+        Problem::invalid("ecs", BrokenRule::SET_RULES, format!("{text:?} is none: {why}"))
+    })?;
+    Ok(ClientSubnet { address: prefix.address(), source_len: prefix.len() })
 }

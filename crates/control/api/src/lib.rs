@@ -58,5 +58,5 @@ pub use model::{MemberBody, MinUpBody, ValueBody};
 pub use principal::{Grant, Pattern, Principal, Verb};
 pub use routes::openapi;
 pub use server::{LocalApi, serve};
-pub use state::{Api, ControlFuture, ServerControl};
+pub use state::{Api, ControlFuture, ExplainRequest, ServerControl};
 pub use text::SetBody;

@@ -24,8 +24,24 @@ use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
-use wire::{Name, NameBuf, Rtype};
+use wire::{ClientSubnet, Name, NameBuf, Rtype};
 use zone_manager::Answer;
+
+/// A query whose answer is to be explained.
+#[derive(Clone, Debug)]
+pub struct ExplainRequest {
+    /// The name.
+    pub name: NameBuf,
+    /// The type.
+    pub rtype: Rtype,
+    /// The client.
+    pub client: IpAddr,
+    /// The client subnet that it names.
+    pub subnet: Option<ClientSubnet>,
+    /// Where it is, in place of the location of its network: a path that
+    /// [`image::Location::parse`] takes.
+    pub location: Option<String>,
+}
 
 /// An outcome that is awaited: the threads that answer queries, or a disk, take part.
 pub type ControlFuture<'s, T> = Pin<Box<dyn Future<Output = T> + Send + 's>>;
@@ -40,14 +56,8 @@ pub trait ServerControl: Send + Sync + 'static {
     /// The zone of this origin, as it is served now. May not block.
     fn served_zone(&self, origin: Name<'_>) -> Option<Arc<Zone>>;
 
-    /// Why a client at a location gets the answer to a query.
-    fn explain(
-        &self,
-        name: NameBuf,
-        rtype: Rtype,
-        client: IpAddr,
-        location: Option<String>,
-    ) -> ControlFuture<'_, Result<Explanation, String>>;
+    /// Why a client gets the answer to a query.
+    fn explain(&self, request: ExplainRequest) -> ControlFuture<'_, Result<Explanation, String>>;
 
     /// Runs a command on the threads that answer queries, and waits for them.
     fn command(&self, command: Command) -> ControlFuture<'_, Result<CommandOutcome, String>>;

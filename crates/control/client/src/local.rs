@@ -158,22 +158,12 @@ impl LocalClient {
         self.0.download(path, "text/dns", out, each).map(drop)
     }
 
-    /// Why a client at a location gets the answer to a query for a name and type.
-    pub fn explain(
-        &self,
-        (name, rtype): (&str, &str),
-        client: IpAddr,
-        location: Option<&str>,
-    ) -> CommandResult<Explanation> {
-        let location = location.map(|path| format!("&location={}", path_segment(path)));
-        let query = format!(
-            "name={}&type={}&client={}{}",
-            path_segment(name),
-            path_segment(rtype),
-            path_segment(&client.to_string()),
-            location.unwrap_or_default()
-        );
-        read(self.get(format!("/v1/explain?{query}"))?)
+    /// Why a client gets the answer to a query: `name`, `type`, `client` and what else
+    /// `/v1/explain` takes.
+    pub fn explain(&self, parameters: &[(&str, &str)]) -> CommandResult<Explanation> {
+        let parameter = |(key, value): &(&str, &str)| format!("{key}={}", path_segment(value));
+        let query: Vec<String> = parameters.iter().map(parameter).collect();
+        read(self.get(format!("/v1/explain?{}", query.join("&")))?)
     }
 
     /// The cached answers of a name in each thread.

@@ -130,6 +130,12 @@ impl ForwardTable {
         self.plan.trust.is_none()
     }
 
+    /// The suffix of a group of the plan, and its servers.
+    pub fn upstreams(&self, group: u16) -> Option<(&NameBuf, Vec<String>)> {
+        let rule = self.rules.iter().find(|rule| self.group(rule) == Some(group))?;
+        Some((&rule.suffix, rule.servers.iter().map(ToString::to_string).collect()))
+    }
+
     fn group(&self, rule: &Forward) -> Option<u16> {
         let wanted = servers(rule);
         let is_it = |group: &UpstreamServers| !group.is_retired && wanted.is_like(group);

@@ -1,4 +1,5 @@
 //! Why a client gets an answer.
+use crate::command::ThreadCacheEntry;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
@@ -12,6 +13,9 @@ pub struct Explanation {
     pub rtype: String,
     /// The client.
     pub client: IpAddr,
+    /// The client subnet option of the query; `None`: it has none.
+    #[serde(default)]
+    pub subnet: Option<ExplainedSubnet>,
     /// The network it is in; `None`: in none.
     pub network: Option<String>,
     /// The view of that network; `None`: the default view.
@@ -20,14 +24,45 @@ pub struct Explanation {
     pub location: Option<String>,
     /// Whether the network denies the name.
     pub denied: bool,
+    /// The rule of the network that decides so, such as `deny *.ads.example.`; `None`: no rule is
+    /// about the name.
+    #[serde(default)]
+    pub rule: Option<String>,
     /// The zone that has the name; `None`: none has, so it is forwarded or refused.
     pub zone: Option<String>,
-    /// The response code.
-    pub rcode: String,
+    /// The servers that know the answer; `None`: this one does.
+    #[serde(default)]
+    pub forward: Option<ExplainedForward>,
+    /// The response code; `None`: an upstream decides it.
+    pub rcode: Option<String>,
     /// The records of the answer, in their order.
     pub answer: Vec<AnsweredRecord>,
-    /// The sets of the answer, and that of the name, without those of a view.
+    /// The sets of the answer, and that of the name.
     pub sets: Vec<ExplainedSet>,
+}
+
+/// A client subnet option (RFC 7871).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedSubnet {
+    /// The prefix that the query names.
+    pub subnet: String,
+    /// Whether `[ecs] trust` has the client; otherwise the option is ignored.
+    pub is_trusted: bool,
+    /// The length of the prefix for which the answer holds; `None`: the reply has no option.
+    pub scope: Option<u8>,
+}
+
+/// The servers that a query is forwarded to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ExplainedForward {
+    /// The name that they are asked for: that of the query, or the end of its aliases.
+    pub name: String,
+    /// The suffix of the rule.
+    pub suffix: String,
+    /// The servers of the rule.
+    pub servers: Vec<String>,
+    /// What is cached of the name and type, by thread.
+    pub cached: Vec<ThreadCacheEntry>,
 }
 
 /// A record of an answer.
@@ -52,6 +87,12 @@ pub struct ExplainedSet {
     /// Its type.
     #[serde(rename = "type")]
     pub rtype: String,
+    /// The view that has it; `None`: it is for all clients.
+    #[serde(default)]
+    pub view: Option<String>,
+    /// The name whose addresses it has, if it stands for an ALIAS record.
+    #[serde(default)]
+    pub alias: Option<String>,
     /// Its policy.
     pub policy: String,
     /// The order of its records.

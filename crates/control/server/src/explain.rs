@@ -2,48 +2,69 @@
 //! answer say what became of their members.
 use answer::choose::nearest;
 use answer::{
-    AnswerCounts, ClientNetworks, Limits, Network, NoForwarding, Now, Policy, Scratch, batch,
+    AnswerCounts, CacheLookup, ClientNetworks, Limits, Network, Now, Policy, Resolver, Scratch,
+    batch,
 };
+use api::ExplainRequest;
+use cache::{CacheHit, CacheKey};
 use compile::{Image, Zone};
-use image::{Forwards, Location, ZoneTable};
+use image::{Location, NameRule, ZoneTable};
 use model::ORDERS;
 use packet::{LocationNumber, Packet, Transport, View};
 use server_status::explain::{
-    AnsweredRecord, ExplainedMember, ExplainedRamp, ExplainedSet, Explanation,
+    AnsweredRecord, ExplainedForward, ExplainedMember, ExplainedRamp, ExplainedSet,
+    ExplainedSubnet, Explanation,
 };
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
-use wire::{Name, NameBuf, QName, Rcode, Records, Rtype};
+use wire::{ClientSubnet, Name, NameBuf, QName, Rcode, Record, Records, Rtype};
 use zone_manager::{JudgedSet, LeftOut, MemberClass};
 
 /// Bytes of the longest message.
 const MESSAGE_LEN_MAX: usize = 65_535;
 
+/// The codes of the options that explained queries have, and their offsets in OPT.
+const CLIENT_SUBNET: u16 = 8;
+
 /// A query to explain.
 pub struct ExplainedQuery {
-    pub name: NameBuf,
-    pub rtype: Rtype,
-    pub client: IpAddr,
-    /// The name and the view of the client's network; `None`: it is in none, or in no view.
-    pub network: Option<String>,
-    pub view: Option<String>,
-    /// The path of the client's location.
-    pub location: Option<String>,
+    pub request: ExplainRequest,
     /// What chooses by chance.
     pub seed: u64,
 }
 
+/// The place of a client: the names of its network and its view, and the path of its location.
+#[derive(Default)]
+pub struct ClientPlace {
+    pub network: Option<String>,
+    pub view: Option<String>,
+    pub location: Option<String>,
+}
+
+impl ClientPlace {
+    fn location(&self) -> Location {
+        self.location.as_deref().and_then(|path| Location::parse(path).ok()).unwrap_or_default()
+    }
+}
+
 /// The answer to a query over a stream, which is not truncated.
 pub struct ComposedAnswer {
+    /// The number of the network that decides, and its view.
+    pub network: u16,
+    pub view: View,
+    /// The name that a group of upstreams is asked for; then nothing else is known.
+    pub asked: Option<(NameBuf, u16)>,
     rcode: u8,
-    /// The network of the client denies the name.
-    is_denied: bool,
     records: Vec<(NameBuf, Rtype, u32, Box<[u8]>)>,
+    /// The client may say where its clients are, and for which prefix the answer holds.
+    subnet: Option<(bool, Option<u8>)>,
 }
 
 /// A set that the answer is from.
 pub struct AnsweredSet {
     pub zone: Arc<Zone>,
+    /// The view whose clients get it.
+    pub view: View,
     /// The owner in the zone: the name, or a wildcard.
     pub owner: NameBuf,
     pub rtype: Rtype,
@@ -51,64 +72,129 @@ pub struct AnsweredSet {
     name: NameBuf,
 }
 
-impl ExplainedQuery {
-    fn location(&self) -> Location {
-        self.location.as_deref().and_then(|path| Location::parse(path).ok()).unwrap_or_default()
+impl AnsweredSet {
+    /// Whether the view has a set of its own there. It may be an ALIAS record.
+    fn is_own(&self) -> bool {
+        let names = self.zone.names_of(self.view).filter(|_| self.view != View::DEFAULT);
+        let node = names.and_then(|names| names.get(&self.zone.relative(self.owner.as_name())?));
+        let has = |rtype| node.is_some_and(|node| node.set(rtype).is_some());
+        let is_address = matches!(self.rtype, Rtype::A | Rtype::AAAA);
+        has(self.rtype) || is_address && has(Rtype::ALIAS)
+    }
+}
+
+/// Notes which group of upstreams is asked first, and asks none.
+#[derive(Default)]
+struct UpstreamObserver(Option<(NameBuf, u16)>);
+
+impl Resolver for UpstreamObserver {
+    fn prefetch(&self, _key: &CacheKey<'_>) {}
+
+    fn find(&mut self, _key: &CacheKey<'_>) -> Option<CacheHit<'_>> {
+        None
     }
 
-    /// Answers it as workers do, from this image.
+    fn count(&mut self, _lookup: CacheLookup) {}
+
+    fn request(&mut self, key: &CacheKey<'_>, group: u16, _packet: &Packet<'_>) -> bool {
+        if let (None, Ok(name)) = (&self.0, Name::parse(key.name)) {
+            self.0 = Some((name.into(), group));
+        }
+        true
+    }
+
+    fn renew(&mut self, _key: &CacheKey<'_>, _group: u16) {}
+
+    fn confirm(&mut self, _key: &CacheKey<'_>, _map: u32) {}
+}
+
+/// What of a server an explanation names.
+#[derive(Default)]
+pub struct ExplainedContext {
+    pub place: ClientPlace,
+    pub rule: Option<NameRule>,
+    pub forward: Option<ExplainedForward>,
+}
+
+impl ExplainedQuery {
+    /// The message, and where its question ends.
+    fn message(&self) -> (Vec<u8>, usize) {
+        let has_subnet = u8::from(self.request.subnet.is_some());
+        // With RD, as resolvers of hosts send it: forwarded names need it.
+        let mut message = vec![0, 0, 1, 0, 0, 1, 0, 0, 0, 0, 0, has_subnet];
+        message.extend(self.request.name.as_name().as_bytes());
+        message.extend(self.request.rtype.0.to_be_bytes());
+        message.extend([0, 1]);
+        let end = message.len();
+        if let Some(subnet) = &self.request.subnet {
+            let (data, len) = subnet.response(0);
+            message.extend([0]);
+            message.extend(Rtype::OPT.0.to_be_bytes());
+            message.extend(u16::MAX.to_be_bytes());
+            message.extend([0; 4]);
+            let lens = [4 + len, len].map(|len| (len as u16).to_be_bytes());
+            message.extend(lens[0]);
+            message.extend(CLIENT_SUBNET.to_be_bytes());
+            message.extend(lens[1]);
+            message.extend(&data[..len]);
+        }
+        (message, end)
+    }
+
+    /// Answers it as workers do, from this image. No client is refused, no rate is charged, and no
+    /// upstream is asked.
     pub fn answer(&self, image: &Image, policy: Policy<'_>) -> ComposedAnswer {
+        let (query, end) = self.message();
         let mut buf = vec![0; MESSAGE_LEN_MAX];
-        let mut query = vec![0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
-        query.extend(self.name.as_name().as_bytes());
-        query.extend(self.rtype.0.to_be_bytes());
-        query.extend([0, 1]);
         buf[..query.len()].copy_from_slice(&query);
-        let peer = SocketAddr::from((self.client, 53));
+        let peer = SocketAddr::from((self.request.client, 53));
         let mut packet = Packet::new(&mut buf, query.len(), peer, Transport::Stream);
-        let locations = [self.location()];
-        if self.location.is_some() {
+        let networks = policy.limits.as_ref().and_then(|limits| limits.networks);
+        let wanted = self.request.location.as_deref();
+        let wanted = wanted.map(|path| [Location::parse(path).unwrap_or_default()]);
+        if wanted.is_some() {
             packet.context.location = LocationNumber(1);
         }
-        let networks = policy.limits.as_ref().and_then(|limits| limits.networks);
         let placed: Vec<Network> = networks.map_or_else(Vec::new, |networks| {
+            let number = |network: &Network| match wanted {
+                Some(_) => LocationNumber(1),
+                None => network.location,
+            };
             let all = networks.networks.iter();
-            all.map(|network| Network { location: packet.context.location, ..*network }).collect()
+            all.map(|network| Network { location: number(network), ..*network }).collect()
         });
-        let networks = networks.map(|networks| ClientNetworks { networks: &placed, ..networks });
-        // No client is refused and no rate is charged, and nothing is forwarded.
-        let limits = Some(Limits { networks, ..Limits::default() });
-        let forwards = Forwards::default();
-        let policy = Policy { limits, forwards, locations: &locations, ..policy };
+        let placed = networks.map(|networks| ClientNetworks { networks: &placed, ..networks });
+        let limits = Some(Limits { networks: placed, ..Limits::default() });
+        let locations = wanted.as_ref().map_or(policy.locations, |wanted| &wanted[..]);
+        let policy = Policy { limits, locations, ..policy };
         let now = Now { unix_seconds: 0, monotonic_micros: 1, seed: self.seed };
         let (mut scratch, mut counts) = (Box::<Scratch>::default(), AnswerCounts::default());
-        let mut packets = [packet];
-        batch(image, &policy, now, &mut NoForwarding, &mut scratch, &mut packets, &mut counts);
-        let reply = packets[0].message();
-        let count = u16::from_be_bytes([reply[6], reply[7]]);
+        let (mut packets, mut observer) = ([packet], UpstreamObserver::default());
+        batch(image, &policy, now, &mut observer, &mut scratch, &mut packets, &mut counts);
+        let (network, view) = (packets[0].network, packets[0].context.view);
+        let reply = match &observer.0 {
+            Some(_) => &[0; 12][..],
+            None => packets[0].message(),
+        };
+        let [answers, others @ ..] = [6, 8, 10].map(|at| count(reply, at));
+        let all = Records::new(reply, end, answers + others.iter().sum::<usize>());
+        let all: Vec<Record<'_>> = all.map_while(Result::ok).collect();
         let mut room = vec![0; MESSAGE_LEN_MAX];
-        let records = Records::new(reply, query.len(), count.into()).filter_map(|record| {
-            let record = record.ok()?;
+        let records = all.iter().take(answers).filter_map(|record| {
             let data = record.expand(&mut room).ok()?;
             Some((record.owner().ok()?, record.rtype, record.ttl, data.into()))
         });
-        let (rcode, records) = (reply[3] & 15, records.collect());
-        let is_denied = networks.is_some_and(|networks| self.is_denied(&networks));
-        ComposedAnswer { rcode, is_denied, records }
-    }
-
-    fn is_denied(&self, networks: &ClientNetworks<'_>) -> bool {
-        let mut name = QName::new();
-        name.set(self.name.as_name());
-        let number = networks.table.number(self.client);
-        let denies = networks.networks.get(usize::from(number)).is_some_and(|found| found.denies);
-        denies && networks.rules.deny(number, &name)
+        let records = records.collect();
+        let trusts = networks.is_some_and(|all| all.trust.lists(self.request.client));
+        let options = all.iter().find(|record| record.rtype == Rtype::OPT).map(Record::data);
+        let subnet = self.request.subnet.map(|_| (trusts, options.and_then(scope_of)));
+        ComposedAnswer { network, view, asked: observer.0, rcode: reply[3] & 15, records, subnet }
     }
 
     /// The sets that an answer is from, and that of the name, if zones have them.
     pub fn sets(&self, image: &Image, answer: &ComposedAnswer) -> Vec<AnsweredSet> {
         let mut names: Vec<(NameBuf, Rtype)> = Vec::new();
-        let own = (self.name.clone(), self.rtype);
+        let own = (self.request.name.clone(), self.request.rtype);
         let of_answer = answer.records.iter().map(|(name, rtype, ..)| (name.clone(), *rtype));
         for (name, rtype) in of_answer.chain([own]) {
             let is_new =
@@ -117,20 +203,27 @@ impl ExplainedQuery {
                 names.push((name, rtype));
             }
         }
-        names.into_iter().filter_map(|(name, rtype)| found_set(image, name, rtype)).collect()
+        let view = answer.view;
+        names.into_iter().filter_map(|(name, rtype)| found_set(image, view, name, rtype)).collect()
     }
 
-    /// The explanation. `judged`: what became of the members of each set.
+    /// The explanation, with what became of the members of each set.
     pub fn explain(
         self,
         image: &Image,
         answer: &ComposedAnswer,
         sets: &[(AnsweredSet, Option<JudgedSet>)],
+        context: ExplainedContext,
     ) -> Explanation {
+        let ExplainedContext { place, rule, forward } = context;
+        let location = place.location();
+        let denied = rule.is_some_and(|rule| rule.is_denied);
         let explained = sets.iter().filter_map(|(set, judged)| {
-            // The zone's own set says nothing of an answer from that of a view.
-            let judged = judged.as_ref().filter(|judged| is_from(set, judged, answer))?;
-            Some(explained_set(set, judged, answer, self.location()))
+            // A set of a denied name, or that was changed meanwhile, says nothing of the answer.
+            let is_it = |judged: &&JudgedSet| !denied && is_from(set, judged, answer);
+            let judged = judged.as_ref().filter(is_it)?;
+            let view = place.view.clone().filter(|_| set.is_own());
+            Some(ExplainedSet { view, ..explained_set(set, judged, answer, location) })
         });
         let records = answer.records.iter().map(|(name, rtype, ttl, data)| AnsweredRecord {
             name: name.to_string(),
@@ -138,19 +231,55 @@ impl ExplainedQuery {
             ttl: *ttl,
             data: zonefile::data_text(*rtype, data),
         });
+        let ExplainRequest { name, rtype, client, subnet, .. } = self.request;
+        let explained_subnet = subnet.zip(answer.subnet).map(|(subnet, (is_trusted, scope))| {
+            let ClientSubnet { address, source_len } = subnet;
+            ExplainedSubnet { subnet: format!("{address}/{source_len}"), is_trusted, scope }
+        });
         Explanation {
             sets: explained.collect(),
             answer: records.collect(),
-            zone: zone_of(image, self.name.as_name()).map(|zone| zone.origin().to_string()),
-            rcode: rcode_name(answer.rcode),
-            name: self.name.to_string(),
-            rtype: self.rtype.to_string(),
-            client: self.client,
-            network: self.network,
-            view: self.view,
-            location: self.location,
-            denied: answer.is_denied,
+            zone: zone_of(image, name.as_name()).map(|zone| zone.origin().to_string()),
+            rcode: answer.asked.is_none().then(|| rcode_name(answer.rcode)),
+            denied,
+            rule: rule.map(|rule| rule_text(name.as_name(), rule)),
+            name: name.to_string(),
+            rtype: rtype.to_string(),
+            client,
+            subnet: explained_subnet,
+            network: place.network,
+            view: place.view,
+            location: place.location,
+            forward,
         }
+    }
+}
+
+fn count(message: &[u8], at: usize) -> usize {
+    u16::from_be_bytes([message[at], message[at + 1]]).into()
+}
+
+/// The scope of the client subnet option among those of a reply.
+fn scope_of(mut options: &[u8]) -> Option<u8> {
+    while let [c0, c1, l0, l1, rest @ ..] = options {
+        let (data, behind) = rest.split_at_checked(u16::from_be_bytes([*l0, *l1]).into())?;
+        if u16::from_be_bytes([*c0, *c1]) == CLIENT_SUBNET {
+            return data.get(3).copied();
+        }
+        options = behind;
+    }
+    None
+}
+
+/// `deny *.ads.example.`
+fn rule_text(name: Name<'_>, rule: NameRule) -> String {
+    let word = if rule.is_denied { "deny" } else { "allow" };
+    let above = std::iter::successors(Some(name), |name| name.parent());
+    let labels = |name: &Name<'_>| name.labels().count() == rule.labels;
+    match above.into_iter().find(labels) {
+        Some(Name::ROOT) if rule.is_below => format!("{word} *"),
+        Some(suffix) if rule.is_below => format!("{word} *.{suffix}"),
+        suffix => format!("{word} {}", suffix.unwrap_or(name)),
     }
 }
 
@@ -168,23 +297,23 @@ fn zone_of(image: &Image, name: Name<'_>) -> Option<Arc<Zone>> {
     image.zone(routed.zone.origin()).cloned()
 }
 
-/// The set of a name or of the wildcard that stands for it.
-fn found_set(image: &Image, name: NameBuf, rtype: Rtype) -> Option<AnsweredSet> {
+/// The set of a name, or of the wildcard that stands for it, that clients of a view get.
+fn found_set(image: &Image, view: View, name: NameBuf, rtype: Rtype) -> Option<AnsweredSet> {
     let zone = zone_of(image, name.as_name())?;
-    let origin = zone.origin().len();
-    let relative = &name.as_name().as_bytes()[..name.as_name().len().checked_sub(origin)?];
-    let mut owner = Some(name.clone()).filter(|_| zone.names().get(relative).is_some());
-    let mut rest = relative;
+    let relative = zone.relative(name.as_name())?;
+    let exists = |name: &[u8]| zone.node_in(view, name).is_some();
+    let mut owner = Some(name.clone()).filter(|_| exists(&relative));
+    let mut rest = &relative[..];
     while let (None, [len, behind @ ..]) = (&owner, rest) {
         rest = behind.get(usize::from(*len)..)?;
         let wildcard = [b"\x01*", rest].concat();
-        if zone.names().get(&wildcard).is_some() {
+        if exists(&wildcard) {
             owner = NameBuf::joined(&wildcard, zone.origin()).ok();
         }
     }
     let owner = owner?;
-    zone.set(owner.as_name(), rtype)?;
-    Some(AnsweredSet { zone: Arc::clone(&zone), owner, rtype, name })
+    zone.node_in(view, &zone.relative(owner.as_name())?)?.set(rtype)?;
+    Some(AnsweredSet { zone: Arc::clone(&zone), view, owner, rtype, name })
 }
 
 /// Whether all records that an answer has of a set are members of it.
@@ -244,6 +373,8 @@ fn explained_set(
     let rules = &judged.rules;
     let order = ORDERS.into_iter().find(|(order, _)| *order == rules.order());
     ExplainedSet {
+        view: None,
+        alias: judged.alias.as_ref().map(ToString::to_string),
         name: set.owner.to_string(),
         rtype: set.rtype.to_string(),
         policy: rules.choice.word().to_owned(),
@@ -264,7 +395,9 @@ const fn state_word(class: MemberClass) -> &'static str {
 
 /// The records of a set that are farther from a location than others.
 fn far_records(set: &AnsweredSet, location: Location) -> Vec<Box<[u8]>> {
-    let found = set.zone.set(set.owner.as_name(), set.rtype);
+    let relative = set.zone.relative(set.owner.as_name());
+    let node = relative.as_ref().and_then(|name| set.zone.node_in(set.view, name));
+    let found = node.and_then(|node| node.set(set.rtype));
     let Some((records, selection)) = found.and_then(|set| Some((set, set.selection()?))) else {
         return Vec::new();
     };

@@ -24,6 +24,8 @@ use wire::{Name, NameBuf, Rtype};
 /// A set with rules, and what became of its members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JudgedSet {
+    /// The name whose members it has, if it stands for an ALIAS record.
+    pub alias: Option<NameBuf>,
     /// Its rules, with the weights of now.
     pub rules: SetRules,
     /// Its members.
@@ -260,7 +262,13 @@ impl HealthFilter {
             None => (source, view, node),
         };
         let set = node.set(rtype)?;
-        let stored = source.placed((view, node), set)?;
+        let placed = source.placed((view, node), set);
+        // The members of a target are told, also if it has no rules.
+        let stored = placed.or_else(|| end.as_ref().map(|_| SetRules::default()))?;
+        let owner = |(_, (zone, name)): &(View, (Arc<Zone>, Box<[u8]>))| {
+            NameBuf::joined(name, zone.origin()).ok()
+        };
+        let alias = end.as_ref().and_then(owner);
         let rules = stored.clone().at(self.ramps.now());
         let classes = member_classes(&self.classes, set, &rules);
         let chosen = choose(&rules, &classes);
@@ -271,7 +279,7 @@ impl HealthFilter {
             stored: stored.member(number),
             left_out: left_out(&rules, &classes, &chosen, number),
         });
-        Some(JudgedSet { members: members.collect(), rules })
+        Some(JudgedSet { alias, members: members.collect(), rules })
     }
 
     /// Sets, up to `max`, of which this address is the last living member, or the last one that is

@@ -19,7 +19,7 @@ pub use forwards::{ForwardRule, Forwards};
 pub use hash::{HASH_KEY_WORDS, HashKey};
 pub use leaf::{LEAF_HEAD_LEN, Leaf, Nodes, bucket_of, last_bucket, same};
 pub use location::{InvalidLocation, Location};
-pub use name_list::{ENTRY_HEAD_LEN, NameList, NameVerdicts};
+pub use name_list::{ENTRY_HEAD_LEN, NameList, NameRule, NameVerdicts};
 pub use node::{
     DECLARED_BITS, Declared, HAS_RULES, NODE_HEAD_LEN, Node, RecordSet, Records, SET_HEAD_LEN,
 };

@@ -32,6 +32,17 @@ impl NameVerdicts {
     }
 }
 
+/// The rule about a name that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NameRule {
+    /// How many of the last labels of the name it has.
+    pub labels: usize,
+    /// Whether it is about the names below these.
+    pub is_below: bool,
+    /// Whether it denies the name; otherwise it allows it.
+    pub is_denied: bool,
+}
+
 /// A hash table of names with their verdicts, in borrowed memory.
 #[derive(Clone, Copy)]
 pub struct NameList<'n> {
@@ -83,14 +94,16 @@ impl<'n> NameList<'n> {
             .map_or_else(Default::default, |v| NameVerdicts(*v))
     }
 
-    /// Whether a name is denied by some lists together. As with the QNAME rules of a response
-    /// policy zone, an exact rule wins over a wildcard rule, and among wildcard rules the longest
-    /// wins.
-    pub fn deny(lists: impl Iterator<Item = Self> + Clone, name: &QName) -> bool {
-        (0..=name.labels()).rev().find_map(|depth| {
-            let all = lists.clone().map(|list| list.verdicts(name, depth).0);
+    /// The rule of some lists together that decides about a name. As with the QNAME rules of a
+    /// response policy zone, an exact rule wins over a wildcard rule, and among wildcard rules the
+    /// longest wins.
+    #[inline]
+    pub fn rule(lists: impl Iterator<Item = Self> + Clone, name: &QName) -> Option<NameRule> {
+        (0..=name.labels()).rev().find_map(|labels| {
+            let all = lists.clone().map(|list| list.verdicts(name, labels).0);
             let all = NameVerdicts(all.fold(0, |all, verdicts| all | verdicts));
-            all.is_denied(depth < name.labels())
-        }) == Some(true)
+            let is_below = labels < name.labels();
+            Some(NameRule { labels, is_below, is_denied: all.is_denied(is_below)? })
+        })
     }
 }

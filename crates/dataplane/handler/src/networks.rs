@@ -1,7 +1,7 @@
 //! The networks of clients, with the memory they are in.
 use crate::AccessList;
 use answer::{ClientNetworks, DeniedAnswer, NameRules, Network};
-use image::{DepthMask, ENTRY_HEAD_LEN, HashKey, Location, NameList, NameVerdicts};
+use image::{DepthMask, ENTRY_HEAD_LEN, HashKey, Location, NameList, NameRule, NameVerdicts};
 use limit::{NetworkBounds, NetworkTable, Prefix, RangeIndex};
 use packet::{LocationNumber, View};
 use std::collections::HashMap;
@@ -194,6 +194,13 @@ impl NetworkList {
         self.table().number(client)
     }
 
+    /// The rule about a name that decides for the clients of a network.
+    #[inline]
+    pub fn rule(&self, network: u16, name: &QName) -> Option<NameRule> {
+        let rules = self.rules.get(usize::from(network))?;
+        NameList::rule(rules.names.iter().map(|set| set.list()), name)
+    }
+
     /// The counter of a network's queries.
     pub(crate) fn slot(&self, number: u16) -> usize {
         self.slots.get(usize::from(number)).copied().unwrap_or_default().into()
@@ -237,8 +244,7 @@ impl Locations {
 
 impl NameRules for NetworkList {
     fn deny(&self, network: u16, name: &QName) -> bool {
-        let rules = self.rules.get(usize::from(network));
-        rules.is_some_and(|rules| NameList::deny(rules.names.iter().map(|set| set.list()), name))
+        self.rule(network, name).is_some_and(|rule| rule.is_denied)
     }
 
     fn answer(&self, network: u16) -> DeniedAnswer<'_> {

@@ -49,10 +49,7 @@ impl ServerControl for TestServer {
 
     fn explain(
         &self,
-        _: wire::NameBuf,
-        _: wire::Rtype,
-        _: std::net::IpAddr,
-        _: Option<String>,
+        _: api::ExplainRequest,
     ) -> ControlFuture<'_, Result<server_status::explain::Explanation, String>> {
         unreachable!("only the status is requested")
     }

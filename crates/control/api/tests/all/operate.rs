@@ -42,7 +42,14 @@ fn answer_is_explained_to_operators() {
     let told = scene.get("/v1/explain?name=www.a.example&client=192.0.2.9&location=eu/fra1").done();
     assert_eq!((&told["type"], &told["client"]), (&json!("A"), &json!("192.0.2.9")));
     assert_eq!(told["location"], "eu/fra1");
-    for wrong in ["client=192.0.2", "client=192.0.2.9&type=no", "client=::1&location=eu//a"] {
+    let told = scene.get("/v1/explain?name=a.example&client=::1&ecs=10.1.0.0/16").done();
+    assert_eq!(told["subnet"]["subnet"], "10.1.0.0/16");
+    for wrong in [
+        "client=192.0.2",
+        "client=192.0.2.9&type=no",
+        "client=::1&location=eu//a",
+        "client=::1&ecs=10.1.0.1/8",
+    ] {
         scene.get(&format!("/v1/explain?name=a.b&{wrong}")).refused(422);
     }
     scene.get("/v1/explain?name=a.b").refused(400);

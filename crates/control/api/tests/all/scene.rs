@@ -13,7 +13,7 @@ use serde_json::Value;
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, ThreadFlushed, TokenOutcome, TokenRequest,
 };
-use server_status::explain::Explanation;
+use server_status::explain::{ExplainedSubnet, Explanation};
 use server_status::{AnycastStatus, ServerState, Status, UpstreamStatus, ZoneStatus};
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -58,30 +58,29 @@ impl ServerControl for Fake {
         self.1.image().zone(origin).cloned()
     }
 
-    fn explain(
-        &self,
-        name: NameBuf,
-        rtype: Rtype,
-        client: IpAddr,
-        location: Option<String>,
-    ) -> ControlFuture<'_, Result<Explanation, String>> {
-        let (name, rtype) = (name.to_string(), rtype.to_string());
-        let (answer, sets, rcode) = (Vec::new(), Vec::new(), "NOERROR".into());
-        let zone = None;
+    fn explain(&self, request: ExplainRequest) -> ControlFuture<'_, Result<Explanation, String>> {
+        let ExplainRequest { name, rtype, client, subnet, location } = request;
+        let subnet = subnet.map(|subnet| ExplainedSubnet {
+            subnet: format!("{}/{}", subnet.address, subnet.source_len),
+            is_trusted: false,
+            scope: None,
+        });
         Box::pin(async move {
-            let (network, view, denied) = (None, None, false);
             Ok(Explanation {
-                name,
-                rtype,
+                name: name.to_string(),
+                rtype: rtype.to_string(),
                 client,
-                network,
-                view,
+                subnet,
+                network: None,
+                view: None,
                 location,
-                denied,
-                zone,
-                rcode,
-                answer,
-                sets,
+                denied: false,
+                rule: None,
+                zone: None,
+                forward: None,
+                rcode: Some("NOERROR".into()),
+                answer: Vec::new(),
+                sets: Vec::new(),
             })
         })
     }

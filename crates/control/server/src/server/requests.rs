@@ -1,27 +1,27 @@
 //! The server as the management API, control messages and a hot restart see it.
 use super::{Server, lock};
-use crate::explain::ExplainedQuery;
+use crate::explain::{ClientPlace, ComposedAnswer, ExplainedContext, ExplainedQuery};
 use crate::sites::Sites;
 use admin::{Connection, NewProcess, SharedKeeper, SharedSocket};
-use api::{ControlFuture, Credentials, LocalApi, TokenRefused};
-use compile::{Image, View, Zone};
+use answer::Policy;
+use api::{ControlFuture, Credentials, ExplainRequest, LocalApi, TokenRefused};
+use compile::{Image, Zone};
 use control_messages::ServerContext;
 use data_plane::{ENDING, STARTING};
 use durable::lock::DataLock;
-use handler::Settings;
+use handler::{Forwarding, Settings};
 use records::{RecordService, Refused, WriteResult};
 use server_status::command::{
     AcceptedZone, Command, CommandOutcome, ReloadOutcome, TokenOutcome, TokenRequest,
 };
-use server_status::explain::Explanation;
+use server_status::explain::{ExplainedForward, Explanation};
 use server_status::{AnycastStatus, ServerState, Status};
 use std::io;
-use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use tokio::net::UnixStream;
 use transfer::{TransferThread, Transfers};
-use wire::{Name, NameBuf, Rtype};
+use wire::{Name, NameBuf, QName};
 use zone_manager::Answer;
 
 impl api::ServerControl for Server {
@@ -33,39 +33,31 @@ impl api::ServerControl for Server {
         self.sources.control.image().zone(origin).cloned()
     }
 
-    fn explain(
-        &self,
-        name: NameBuf,
-        rtype: Rtype,
-        client: IpAddr,
-        location: Option<String>,
-    ) -> ControlFuture<'_, Result<Explanation, String>> {
+    fn explain(&self, request: ExplainRequest) -> ControlFuture<'_, Result<Explanation, String>> {
         let explained = async move {
             let control = &self.sources.control;
             let mut seed = [0; 8];
             getrandom::fill(&mut seed).map_err(|error| error.to_string())?;
             let seed = u64::from_ne_bytes(seed);
-            let image = control.image();
-            let (query, answer) = {
-                let live = lock(&self.live);
-                let settings = live.settings.newest();
-                let (at, path) = live.owner(settings.networks.number(client));
-                let found = at.and_then(|at| live.config().networks.get(at));
-                let (network, view) =
-                    (found.map(|of| of.name.clone()), found.and_then(|of| of.view.clone()));
-                let location = location.or_else(|| path.map(String::from));
-                let query = ExplainedQuery { name, rtype, client, network, view, location, seed };
-                let answer = query.answer(&image, settings.policy());
-                (query, answer)
-            };
+            let (image, query) = (control.image(), ExplainedQuery { request, seed });
+            let (answer, mut context) = self.answer_explained(&image, &query);
+            if let Some(forward) = &mut context.forward {
+                let rtype = Some(query.request.rtype.to_string());
+                let name = forward.name.clone();
+                if let CommandOutcome::Shown(threads) =
+                    Self::command(self, Command::Show { name, rtype }).await?
+                {
+                    forward.cached = threads.into_iter().filter(|it| it.count > 0).collect();
+                }
+            }
             let mut sets = Vec::new();
             for set in query.sets(&image, &answer) {
-                let (zone, owner) = (set.zone.origin(), (View::DEFAULT, set.owner.as_name()));
+                let (zone, owner) = (set.zone.origin(), (set.view, set.owner.as_name()));
                 let judged = control.judged(zone, owner, set.rtype).await;
                 let judged = judged.map_err(|stopped| stopped.to_string())?;
                 sets.push((set, judged));
             }
-            Ok(query.explain(&image, &answer, &sets))
+            Ok(query.explain(&image, &answer, &sets, context))
         };
         Box::pin(explained)
     }
@@ -107,6 +99,37 @@ impl api::ServerControl for Server {
             let handled = tokio::task::spawn_blocking(move || credentials.handle(request)).await;
             handled.map_err(|error| TokenRefused::NotSaved(format!("internal error: {error}")))?
         })
+    }
+}
+
+impl Server {
+    /// Answers a query to explain, and says what of the config decides.
+    fn answer_explained(
+        &self,
+        image: &Image,
+        query: &ExplainedQuery,
+    ) -> (ComposedAnswer, ExplainedContext) {
+        let live = lock(&self.live);
+        let settings = live.settings.newest();
+        let forwards = settings.forwarding.as_ref().map(Forwarding::rules).unwrap_or_default();
+        let answer = query.answer(image, Policy { forwards, ..settings.policy() });
+        let (at, path) = live.owner(answer.network);
+        let found = at.and_then(|at| live.config().networks.get(at));
+        let place = ClientPlace {
+            network: found.map(|of| of.name.clone()),
+            view: found.and_then(|of| of.view.clone()),
+            location: query.request.location.clone().or_else(|| path.map(String::from)),
+        };
+        let mut name = QName::new();
+        name.set(query.request.name.as_name());
+        let rule = settings.networks.rule(answer.network, &name);
+        let forward = answer.asked.as_ref().map(|(name, group)| {
+            let upstreams = live.forwards().upstreams(*group);
+            let (suffix, servers) = upstreams
+                .map_or_else(Default::default, |(suffix, servers)| (suffix.to_string(), servers));
+            ExplainedForward { name: name.to_string(), suffix, servers, cached: Vec::new() }
+        });
+        (answer, ExplainedContext { place, rule, forward })
     }
 }
 

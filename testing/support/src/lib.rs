@@ -8,6 +8,7 @@ pub mod etcd;
 pub mod expected;
 pub mod folder;
 pub mod forward;
+pub mod mmdb;
 #[cfg(feature = "operator")]
 pub mod operator;
 pub mod ports;

@@ -110,8 +110,7 @@ pub struct Explain {
     /// Address of the client.
     #[arg(long, value_name = "ADDRESS")]
     pub client: IpAddr,
-    /// Client subnet that the query names (RFC 7871), such as 10.1.0.0/16. It counts if `[ecs]
-    /// trust` has the client.
+    /// Client subnet of the query, such as 10.1.0.0/16. Counts if `[ecs] trust` has the client.
     #[arg(long, value_name = "PREFIX")]
     pub ecs: Option<String>,
     /// Explain it for a client at this location, such as eu/fra1. Default: that of its network.

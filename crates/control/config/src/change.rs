@@ -1,6 +1,6 @@
 //! Compares two configs: the keys that changed, and those that need a restart.
 use crate::{Config, PortKind};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 
 impl Config {
     /// The keys whose new values a running server applies, without the zones.
@@ -27,6 +27,7 @@ impl Config {
             ("transfer.notify", self.transfer.notify != new.transfer.notify),
             ("ecs", self.ecs != new.ecs),
             ("network", self.networks != new.networks),
+            ("networks", self.geo != new.geo),
             ("store.views", self.store.views != new.store.views),
             ("limits.exempt", self.limits.exempt != new.limits.exempt),
             ("limits.rate", self.limits.rate != new.limits.rate),
@@ -97,6 +98,11 @@ impl Config {
     /// Whether Pods are clients of any network: they are watched from the start.
     pub fn has_pods(&self) -> bool {
         self.networks.iter().any(|network| !network.pods.is_empty())
+    }
+
+    /// The autonomous systems that networks name.
+    pub fn systems(&self) -> HashSet<u32> {
+        self.networks.iter().flat_map(|network| &network.systems).copied().collect()
     }
 
     /// The labels of Pods that networks ask for.

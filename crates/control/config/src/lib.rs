@@ -8,6 +8,7 @@ mod dpdk;
 mod feature;
 mod file_watch;
 mod forward;
+mod geo;
 mod health;
 mod kubernetes;
 pub mod limits;
@@ -34,6 +35,7 @@ pub use dpdk::{Dpdk, PollSleep};
 pub use feature::{FEATURE_HELP, Feature};
 pub use file_watch::FileWatch;
 pub use forward::{Cache, Forward, Mode};
+pub use geo::{GeoNetworks, GeoRanges, GeoTable};
 pub use health::{Health, read_check_keys};
 pub use kubernetes::{
     Compat, Kubernetes, LabelCondition, ObjectRecords, PodNames, RecordKind, RecordZone,
@@ -118,6 +120,8 @@ pub struct Config {
     pub etcd: Etcd,
     /// In the order that [`image::Rewrites`] needs.
     pub rewrites: Vec<RewriteRule>,
+    /// Section `[networks]`, with what its files have.
+    pub geo: GeoNetworks,
     /// Section `[ecs]`.
     pub ecs: Ecs,
     /// Sections `[[network]]`.
@@ -235,11 +239,10 @@ impl Config {
         let kubernetes = Kubernetes::read(&mut root, file, &checks, store.kind);
         let rewrites = names::read_rewrites(&mut root);
         let ecs = Ecs::read(root.section("ecs", "[ecs]"));
-        let (networks, used) = Network::read_all(&mut root, file, kubernetes.is_wanted());
-        let views = (&used[..], &store.views[..]);
+        let (networks, geo, used) = Network::read_all(&mut root, file, kubernetes.is_wanted());
         let has_data_dir = server.data_dir.is_some();
         let ZoneSections { zones, zone_checks, secondaries } =
-            zone::read_all(&mut root, (file, has_data_dir), views, &checks);
+            zone::read_all(&mut root, (file, has_data_dir), (&used[..], &store.views[..]), &checks);
         let names = zones.iter().map(|zone| &zone.name);
         let names = names.chain(secondaries.iter().map(|zone| &zone.name));
         let sites = site::read_all(&mut root, file, has_data_dir, (names, &kubernetes));
@@ -269,6 +272,7 @@ impl Config {
             store,
             etcd,
             rewrites,
+            geo,
             ecs,
             networks,
             zones,

@@ -51,6 +51,14 @@ pub const VIEW_NAME_LEN_MAX: usize = 63;
 pub const NETWORKS_MAX: usize = u16::MAX as usize - 1;
 /// Prefixes of all networks.
 pub const NETWORK_PREFIXES_MAX: usize = 100_000;
+/// Autonomous systems of a network.
+pub const AS_NUMBERS_MAX: usize = 1_024;
+/// Ranges of addresses with one location, of a file of MaxMind's form.
+pub const GEO_BOUNDS_MAX: usize = 2_000_000;
+/// Locations of such a file.
+pub const GEO_LOCATIONS_MAX: usize = 16_384;
+/// Bytes of such a file.
+pub const GEO_FILE_LEN_MAX: u64 = 1 << 29;
 /// Bytes of the name of a network.
 pub const NETWORK_NAME_LEN_MAX: usize = 63;
 /// Names in one list of `deny` or `allow`.

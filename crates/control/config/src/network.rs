@@ -2,8 +2,9 @@
 mod pods;
 
 use crate::diagnostic::Diagnostic;
+use crate::geo::{self, GeoNetworks};
 use crate::limits::{
-    DENY_ADDRESSES_MAX, DENY_FILE_LEN_MAX, DENY_FILE_NAMES_MAX, DENY_NAMES_MAX,
+    AS_NUMBERS_MAX, DENY_ADDRESSES_MAX, DENY_FILE_LEN_MAX, DENY_FILE_NAMES_MAX, DENY_NAMES_MAX,
     NETWORK_NAME_LEN_MAX, NETWORK_PREFIXES_MAX, NETWORKS_MAX, PREFIXES_MAX,
 };
 use crate::section::{Section, Value};
@@ -27,6 +28,8 @@ pub struct Network {
     pub name: String,
     /// The prefixes of its clients.
     pub prefixes: Vec<Prefix>,
+    /// Autonomous systems whose addresses are its clients.
+    pub systems: Vec<u32>,
     /// Pods that are its clients.
     pub pods: PodSelector,
     /// The view of its clients; `None`: the default view.
@@ -79,6 +82,9 @@ pub enum DenyAnswer {
 struct Earlier {
     names: HashMap<String, usize>,
     prefixes: HashMap<Prefix, usize>,
+    /// The network that names a system, by its number among all.
+    systems: HashMap<u32, usize>,
+    networks: usize,
     files: HashMap<PathBuf, Option<Arc<NetworkNames>>>,
     /// Whether a cluster is watched.
     has_cluster: bool,
@@ -90,18 +96,20 @@ struct Earlier {
 const RESERVED: [&str; 2] = ["default", "other"];
 
 impl Network {
-    /// Reads all networks. Returns also the views that they use, with offsets.
+    /// Reads all networks, and `[networks]`. Returns also the views that they use, with offsets.
     pub(super) fn read_all(
         root: &mut Section<'_, '_>,
         config: &Path,
         has_cluster: bool,
-    ) -> (Vec<Self>, Vec<(String, usize)>) {
+    ) -> (Vec<Self>, GeoNetworks, Vec<(String, usize)>) {
         let mut networks = Vec::new();
         let mut earlier = Earlier { has_cluster, ..Earlier::default() };
         root.sections("network", "[[network]]", NETWORKS_MAX, |section| {
             networks.extend(Self::read(section, config, &mut earlier));
         });
-        (networks, earlier.views)
+        let systems = earlier.systems.keys().copied().collect();
+        let geo = GeoNetworks::read(root.section("networks", "[networks]"), config, &systems);
+        (networks, geo, earlier.views)
     }
 
     /// Reads one network.
@@ -113,6 +121,14 @@ impl Network {
             section.twice("this network", first, name.span().start);
         }
         let prefixes = read_prefixes(&mut section, earlier);
+        let systems = section.list("as", Vec::new(), AS_NUMBERS_MAX, geo::as_number);
+        for system in &systems {
+            let first = *earlier.systems.entry(*system).or_insert(earlier.networks);
+            if first != earlier.networks {
+                section.wrong("as", &format!("has {system}, as another network"), "name it once");
+            }
+        }
+        earlier.networks += 1;
         let pods = PodSelector::read(&mut section, earlier.has_cluster);
         let view = read_view(&mut section, earlier);
         let location = section.read("location", None, location);
@@ -123,7 +139,7 @@ impl Network {
         }
         section.close();
         let name = name?.into_inner();
-        Some(Self { name, prefixes, pods, view, location, names, deny_answer })
+        Some(Self { name, prefixes, systems, pods, view, location, names, deny_answer })
     }
 }
 
@@ -165,7 +181,7 @@ fn read_view(section: &mut Section<'_, '_>, earlier: &mut Earlier) -> Option<Str
 /// The prefixes of a network; no two networks have the same.
 fn read_prefixes(section: &mut Section<'_, '_>, earlier: &mut Earlier) -> Vec<Prefix> {
     let Some(value) = section.take("prefixes") else {
-        if !section.has("namespaces") && !section.has("pod_labels") {
+        if ["as", "namespaces", "pod_labels"].iter().all(|key| !section.has(key)) {
             section.missing("prefixes");
         }
         return Vec::new();

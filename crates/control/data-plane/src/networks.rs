@@ -1,9 +1,9 @@
 //! The networks of clients, as the threads read them.
 mod places;
 
-use config::{Config, DenyAnswer, NetworkNames};
+use config::{Config, DenyAnswer, GeoTable, NetworkNames};
 use handler::limits::NETWORK_SLOTS;
-use handler::{Denial, NameSet, NetworkList, NetworkSettings};
+use handler::{Denial, NameSet, NetworkList, NetworkSettings, PlaceTable};
 use image::{HASH_KEY_WORDS, HashKey, Location};
 use packet::View;
 pub use places::{KnownClients, Owner};
@@ -22,6 +22,10 @@ pub struct LastingNetworks {
     sets: Mutex<Vec<(Arc<NetworkNames>, Arc<NameSet>)>>,
     /// The clients of a cluster.
     clients: Mutex<Arc<KnownClients>>,
+    /// The table of the last file of locations.
+    places: Mutex<Option<(Arc<GeoTable>, Arc<PlaceTable>)>>,
+    /// The network and the location of each number of the last list, from 1.
+    owners: Mutex<Vec<Owner>>,
     /// The numbers of views.
     pub views: ViewNumbers,
 }
@@ -46,8 +50,9 @@ impl LastingNetworks {
             *word = getrandom::u64()?;
         }
         let (key, counted) = (Arc::new(HashKey::new(words)), Mutex::default());
-        let (sets, clients, views) = Default::default();
-        Ok(Self { key, counted, sets, clients, views })
+        let (sets, clients, places, owners) = Default::default();
+        let views = ViewNumbers::default();
+        Ok(Self { key, counted, sets, clients, places, owners, views })
     }
 
     /// The networks of a config.
@@ -57,7 +62,11 @@ impl LastingNetworks {
         let views = self.views.of(config);
         let view = |name: &Option<String>| name.as_ref().and_then(|name| views.get(name)).copied();
         let clients = Arc::clone(&self.clients.lock().unwrap_or_else(PoisonError::into_inner));
-        let all = places::owners(config, &clients).into_iter().map(|((at, path), prefixes)| {
+        let owners = places::owners(config, &clients);
+        let places = self.places(config, owners.len());
+        *self.owners.lock().unwrap_or_else(PoisonError::into_inner) =
+            owners.keys().cloned().collect();
+        let all = owners.into_iter().map(|((at, path), prefixes)| {
             let location = path.and_then(|path| Location::parse(&path).ok()).unwrap_or_default();
             let Some(network) = at.map(|at| &config.networks[at]) else {
                 return NetworkSettings { prefixes, location, ..in_no_network() };
@@ -71,15 +80,54 @@ impl LastingNetworks {
                 slot: self.slot(&network.name),
             }
         });
-        NetworkList::new(all.collect(), &config.ecs.trust)
+        NetworkList::new(all.collect(), &config.ecs.trust, places)
     }
 
-    /// The network of a config with this number of its list, and the path of its location.
-    pub fn owner(&self, config: &Config, number: u16) -> Owner {
-        let clients = Arc::clone(&self.clients.lock().unwrap_or_else(PoisonError::into_inner));
-        let owner = usize::from(number).checked_sub(1);
-        let owner = owner.and_then(|at| places::owners(config, &clients).into_keys().nth(at));
-        owner.unwrap_or_default()
+    /// The network with this number of the last list, and the path of its location.
+    pub fn owner(&self, number: u16) -> Owner {
+        let Some(at) = usize::from(number).checked_sub(1) else { return Owner::default() };
+        let owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let of_places = |at: usize| places.as_ref()?.0.paths.get(at).cloned();
+        match owners.get(at) {
+            Some(owner) => owner.clone(),
+            None => (None, of_places(at - owners.len())),
+        }
+    }
+
+    /// The table of the locations of a config, made once for each file. Beside too many networks
+    /// it has no numbers left.
+    fn places(&self, config: &Config, networks: usize) -> Option<Arc<PlaceTable>> {
+        let mut known = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(geo) = &config.geo.locations else {
+            *known = None;
+            return None;
+        };
+        let table = match &*known {
+            Some((of, table)) if Arc::ptr_eq(of, geo) => Arc::clone(table),
+            _ => {
+                let locations =
+                    geo.paths.iter().map(|path| Location::parse(path).unwrap_or_default());
+                let (v4, v6) = (&geo.v4, &geo.v6);
+                let table = Arc::new(PlaceTable::new(
+                    (v4.bounds.clone(), v4.numbers.clone()),
+                    (v6.bounds.clone(), v6.numbers.clone()),
+                    locations.collect(),
+                ));
+                *known = Some((Arc::clone(geo), Arc::clone(&table)));
+                table
+            }
+        };
+        let fits = networks + table.len() <= usize::from(u16::MAX);
+        if !fits {
+            tracing::error!(
+                "[networks] maxmind: {networks} networks and {} locations are more than {}: the \
+                 locations are not used",
+                table.len(),
+                u16::MAX
+            );
+        }
+        Some(table).filter(|_| fits)
     }
 
     /// Takes in the clients of a cluster: the next list has them.
@@ -184,6 +232,7 @@ fn denial(answer: &DenyAnswer) -> Denial {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use config::GeoRanges;
     use std::path::Path;
 
     #[test]
@@ -206,6 +255,32 @@ mod tests {
         let all: HashSet<u8> = of(&many).values().map(|view| view.0).collect();
         assert_eq!(all.len(), 255);
         assert!(!all.contains(&0));
+    }
+
+    #[test]
+    fn clients_in_no_network_are_where_the_file_says() {
+        let lasting = LastingNetworks::new().expect("randomness");
+        let text = "[[network]]\nname = \"n\"\nprefixes = [\"10.0.0.0/8\"]\n";
+        let mut config = Config::parse(Path::new("f"), text).expect("a config");
+        let v4 = GeoRanges { bounds: vec![0x0a00_0000, 0x0c00_0000], numbers: vec![0, 2, 1] };
+        let paths = vec!["eu/de".into(), "na".into()];
+        let geo = GeoTable { v4, v6: GeoRanges::default(), paths };
+        config.geo.locations = Some(Arc::new(geo));
+        let list = lasting.list(&config);
+        let of = |list: &NetworkList, client: [u8; 4]| lasting.owner(list.number(client.into()));
+        for (client, owner) in [
+            ([10, 0, 0, 1], (Some(0), None)),
+            ([11, 0, 0, 1], (None, Some("na".into()))),
+            ([192, 0, 2, 1], (None, Some("eu/de".into()))),
+            ([9, 0, 0, 1], (None, None)),
+        ] {
+            assert_eq!(of(&list, client), owner, "{client:?}");
+        }
+        let made = [(); 2].map(|()| lasting.places(&config, 1).expect("a table"));
+        assert!(Arc::ptr_eq(&made[0], &made[1]), "it is made once");
+        assert!(lasting.places(&config, 65_534).is_none(), "there are no numbers left");
+        config.geo.locations = None;
+        assert_eq!(of(&lasting.list(&config), [11, 0, 0, 1]), (None, None));
     }
 
     #[test]

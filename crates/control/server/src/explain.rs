@@ -23,7 +23,7 @@ use zone_manager::{JudgedSet, LeftOut, MemberClass};
 /// Bytes of the longest message.
 const MESSAGE_LEN_MAX: usize = 65_535;
 
-/// The codes of the options that explained queries have, and their offsets in OPT.
+/// The code of the client subnet option (RFC 7871).
 const CLIENT_SUBNET: u16 = 8;
 
 /// A query to explain.
@@ -277,7 +277,7 @@ fn rule_text(name: Name<'_>, rule: NameRule) -> String {
     let above = std::iter::successors(Some(name), |name| name.parent());
     let labels = |name: &Name<'_>| name.labels().count() == rule.labels;
     match above.into_iter().find(labels) {
-        Some(Name::ROOT) if rule.is_below => format!("{word} *"),
+        Some(suffix) if rule.is_below && suffix == Name::ROOT => format!("{word} *"),
         Some(suffix) if rule.is_below => format!("{word} *.{suffix}"),
         suffix => format!("{word} {}", suffix.unwrap_or(name)),
     }

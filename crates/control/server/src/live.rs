@@ -1,7 +1,7 @@
 //! The current config, and reloads: a changed config is applied as a whole or not at all.
 use crate::limits::REMOVED_SHOWN_MAX;
 use crate::resources::VERSION;
-use config::{Config, Dnstap, FileWatch, Format, Forward, Log, trust};
+use config::{Config, Dnstap, FileWatch, Format, Forward, GeoNetworks, Log, trust};
 use control_messages::handled_opcodes;
 use data_plane::{AccessLists, ForwardChange, ForwardTable, KnownClients, LastingState, Listening};
 use data_plane::{Owner, ServerFiles};
@@ -33,6 +33,8 @@ pub struct Live {
     lists: AccessLists,
     /// The config file; `None`: defaults only.
     file: Option<FileWatch>,
+    /// The files of `[networks]`.
+    geo_files: Vec<FileWatch>,
     /// The forward rules in use, and the files with their servers.
     forwards: ForwardTable,
     server_files: ServerFiles,
@@ -93,6 +95,7 @@ impl Live {
         let status =
             ConfigStatus { file: file.unwrap_or_default(), loaded_seconds, ..Default::default() };
         let file = config.file.clone().map(FileWatch::new);
+        let geo_files = watches(&config.geo);
         let (started, changed) = (config, None);
         let live = Self {
             started,
@@ -101,6 +104,7 @@ impl Live {
             levels,
             lists,
             file,
+            geo_files,
             forwards,
             server_files,
             settings,
@@ -121,7 +125,7 @@ impl Live {
 
     /// The network with this number in the settings, and the path of its location.
     pub fn owner(&self, number: u16) -> Owner {
-        self.lasting.networks.owner(self.config(), number)
+        self.lasting.networks.owner(number)
     }
 
     /// Publishes settings with the clients of a cluster as they are now.
@@ -148,6 +152,37 @@ impl Live {
     pub fn config_has_changed(&mut self) -> bool {
         let is_watched = self.config().server.watch_config;
         is_watched && self.file.as_mut().is_some_and(FileWatch::has_changed)
+    }
+
+    /// Whether a file of `[networks]` has changed since it was read.
+    pub fn geo_files_have_changed(&mut self) -> bool {
+        // All of them: a change is reported once.
+        self.geo_files.iter_mut().map(FileWatch::has_changed).fold(false, |any, one| any | one)
+    }
+
+    /// Takes in what the files of `[networks]` have now, or why they cannot be used: then what they
+    /// had stays in use.
+    pub fn take_geo(&mut self, read: Result<GeoNetworks, String>) {
+        let new = match read {
+            Ok(new) => new,
+            Err(why) => {
+                tracing::error!("{why}; what was read before stays in use");
+                self.status.errors = vec![why];
+                return;
+            }
+        };
+        let config = self.changed.as_mut().unwrap_or(&mut self.started);
+        // A reload was faster, with other files.
+        if (&config.geo.maxmind, &config.geo.maxmind_as) != (&new.maxmind, &new.maxmind_as) {
+            return;
+        }
+        config.geo = new;
+        self.status.errors.clear();
+        match self.lasting.settings(self.config()) {
+            Ok(settings) => self.publish(settings),
+            Err(error) => tracing::error!("[networks]: {error}"),
+        }
+        tracing::info!("the files of [networks] were read again");
     }
 
     /// Whether a file with upstreams has changed since it was read.
@@ -178,7 +213,7 @@ impl Live {
         accepts: bool,
     ) -> Result<Reloaded, ReloadOutcome> {
         let Some(file) = self.started.file.clone() else { return Ok(Reloaded::default()) };
-        self.file.iter_mut().for_each(FileWatch::note_read);
+        self.file.iter_mut().chain(&mut self.geo_files).for_each(FileWatch::note_read);
         let is_cut = ends_without_newline(&file);
         let refused = |errors| ReloadOutcome::Refused { errors };
         let applied = Config::load(Some(&file))
@@ -225,6 +260,9 @@ impl Live {
         self.lists.set(&config);
         self.status.restart_needed = self.started.restart_needed(&config);
         let changed = self.config().changed(&config);
+        if config.geo.files().ne(self.config().geo.files()) {
+            self.geo_files = watches(&config.geo);
+        }
         self.changed = Some(config);
         Ok(Reloaded { changed, forwards: forward_change })
     }
@@ -283,6 +321,10 @@ impl Live {
     pub fn collect(&mut self) {
         self.settings.collect();
     }
+}
+
+fn watches(geo: &GeoNetworks) -> Vec<FileWatch> {
+    geo.files().cloned().map(FileWatch::new).collect()
 }
 
 /// Whether a file has text that does not end with a newline.

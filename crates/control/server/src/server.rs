@@ -243,17 +243,34 @@ impl Server {
         if self.reload_refusal().is_some() {
             return;
         }
-        let (config, servers) = {
+        let (config, servers, geo) = {
             let mut live = lock(&self.live);
-            (live.config_has_changed(), live.server_files_have_changed())
+            let (config, servers) = (live.config_has_changed(), live.server_files_have_changed());
+            (config, servers, live.geo_files_have_changed())
         };
         let server = Arc::clone(self);
+        if geo && !config {
+            let server = Arc::clone(self);
+            tokio::spawn(async move { server.read_geo_files().await });
+        }
         if config {
             tracing::info!("the config file has changed");
             tokio::spawn(async move { server.reload_all(false).await });
         } else if servers {
             tokio::spawn(async move { server.read_server_files().await });
         }
+    }
+
+    async fn read_geo_files(&self) {
+        let _turn = self.stage.reload().await;
+        let (geo, systems) = {
+            let live = lock(&self.live);
+            (live.config().geo.clone(), live.config().systems())
+        };
+        let read = tokio::task::spawn_blocking(move || geo.read_files(&systems)).await;
+        let read = read.map_err(|error| error.to_string());
+        let read = read.and_then(|read| read.map_err(|why| why.to_string()));
+        lock(&self.live).take_geo(read);
     }
 
     async fn read_server_files(&self) {

@@ -263,7 +263,7 @@ impl HealthFilter {
         };
         let set = node.set(rtype)?;
         let placed = source.placed((view, node), set);
-        // The members of a target are told, also if it has no rules.
+        // A target without rules has members, too.
         let stored = placed.or_else(|| end.as_ref().map(|_| SetRules::default()))?;
         let owner = |(_, (zone, name)): &(View, (Arc<Zone>, Box<[u8]>))| {
             NameBuf::joined(name, zone.origin()).ok()

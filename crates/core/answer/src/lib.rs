@@ -65,7 +65,7 @@ pub use counters::{AnswerCounts, NOTIFY_NAMES, TYPE_NAMES};
 pub use forwarded_response::{
     FAILURE_LEN_MAX, ForwardedRecords, TtlLimits, failure, is_failure, relay,
 };
-pub use networks::{ClientNetworks, DeniedAnswer, NameRules, Network};
+pub use networks::{ClientNetworks, ClientPlaces, DeniedAnswer, NameRules, Network};
 pub use panicked::{answer_panicked, cut_unsettled};
 pub use resolver::{CacheLookup, NoForwarding, Resolver, is_old};
 pub use tsig::KeyNames;

@@ -29,6 +29,8 @@ pub struct Network {
 pub struct ClientNetworks<'p> {
     /// The numbers of networks, by address.
     pub table: NetworkTable<'p>,
+    /// Where clients in no network are.
+    pub places: Option<ClientPlaces<'p>>,
     /// The networks by number. Number 0 is of clients in no network.
     pub networks: &'p [Network],
     /// The names that are denied to clients of a network.
@@ -39,6 +41,15 @@ pub struct ClientNetworks<'p> {
     pub denies: bool,
     /// Whether the packets have their view and location already, and their names were checked.
     pub placed: bool,
+}
+
+/// Locations of clients that are in no network.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientPlaces<'p> {
+    /// Their numbers, by address.
+    pub table: NetworkTable<'p>,
+    /// The number of the network before the one with the first location.
+    pub before: u16,
 }
 
 impl fmt::Debug for ClientNetworks<'_> {
@@ -68,6 +79,26 @@ pub enum DeniedAnswer<'r> {
 }
 
 impl ClientNetworks<'_> {
+    /// The number of the network of an address.
+    #[inline(always)]
+    pub fn number(&self, address: IpAddr) -> u16 {
+        match (self.table.number(address), &self.places) {
+            (0, Some(places)) => places.number(address),
+            (number, _) => number,
+        }
+    }
+
+    /// The length of the shortest prefix around an address whose addresses have its network.
+    fn scope(&self, address: IpAddr) -> u8 {
+        let scope = self.table.scope(address);
+        match &self.places {
+            Some(places) if self.table.number(address) == 0 => {
+                scope.max(places.table.scope(address))
+            }
+            _ => scope,
+        }
+    }
+
     /// Finds the network of each client. Returns whether one of these denies names.
     #[inline(never)]
     pub(crate) fn place(&self, queries: &mut [Query], packets: &mut [Packet<'_>]) -> bool {
@@ -89,7 +120,7 @@ impl ClientNetworks<'_> {
     /// Places a packet whose client has this address. Returns whether its network denies names.
     #[inline(always)]
     fn place_at(&self, packet: &mut Packet<'_>, address: IpAddr) -> bool {
-        packet.network = self.table.number(address);
+        packet.network = self.number(address);
         let network = self.network(packet);
         if self.placed {
             return false;
@@ -116,7 +147,7 @@ impl ClientNetworks<'_> {
     pub(crate) fn reply_subnet(&self, query: &Query, packet: &Packet<'_>) -> Option<SubnetReply> {
         let subnet = query.client_subnet(packet.message())?.ok()?;
         let is_trusted = self.trust.lists(packet.context.client.ip());
-        is_trusted.then(|| SubnetReply::new(subnet, self.table.scope(subnet.address)))
+        is_trusted.then(|| SubnetReply::new(subnet, self.scope(subnet.address)))
     }
 
     /// Whether a query is for a name that is denied to its client.
@@ -127,6 +158,16 @@ impl ClientNetworks<'_> {
             && query.tsig_at.is_none()
             && query.class != Class::CH
             && self.rules.deny(packet.network, &query.name)
+    }
+}
+
+impl ClientPlaces<'_> {
+    #[inline(never)]
+    fn number(&self, address: IpAddr) -> u16 {
+        match self.table.number(address) {
+            0 => 0,
+            number => self.before.saturating_add(number),
+        }
     }
 }
 

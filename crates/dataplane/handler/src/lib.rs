@@ -22,7 +22,7 @@ pub use answerer::{
 };
 pub use control::{ControlId, ControlMessage, ControlReceiver};
 pub use forwarding::Forwarding;
-pub use networks::{Denial, NameSet, NetworkList, NetworkSettings};
+pub use networks::{Denial, NameSet, NetworkList, NetworkSettings, PlaceTable};
 pub use own_query::{OwnQuery, TOKEN_LEN};
 pub use panic_report::{OnPanic, QueryPanic};
 pub use settings::{DebtTable, RateLimit, Settings};

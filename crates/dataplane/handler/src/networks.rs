@@ -1,6 +1,6 @@
 //! The networks of clients, with the memory they are in.
 use crate::AccessList;
-use answer::{ClientNetworks, DeniedAnswer, NameRules, Network};
+use answer::{ClientNetworks, ClientPlaces, DeniedAnswer, NameRules, Network};
 use image::{DepthMask, ENTRY_HEAD_LEN, HashKey, Location, NameList, NameRule, NameVerdicts};
 use limit::{NetworkBounds, NetworkTable, Prefix, RangeIndex};
 use packet::{LocationNumber, View};
@@ -22,6 +22,11 @@ impl<B: limit::Bound> Ranges<B> {
     fn new(changes: Vec<(B, u16)>) -> Self {
         let bounds: Vec<B> = changes.iter().map(|(bound, _)| *bound).collect();
         let numbers = [0].into_iter().chain(changes.iter().map(|(_, number)| *number)).collect();
+        Self::of(bounds, numbers)
+    }
+
+    /// Ascending bounds, and the number before the first and from each on.
+    fn of(bounds: Vec<B>, numbers: Vec<u16>) -> Self {
         let (index, len) = RangeIndex::of(&bounds);
         let mut entries = vec![0; len];
         index.fill(&bounds, &mut entries);
@@ -123,6 +128,35 @@ struct Rules {
     denial: Denial,
 }
 
+/// Where clients are that are in no network.
+#[derive(Debug)]
+pub struct PlaceTable {
+    v4: Ranges<u32>,
+    v6: Ranges<u128>,
+    locations: Vec<Location>,
+}
+
+/// The addresses at which a location begins, ascending, and the numbers of the locations: before
+/// the first address and from each on.
+type PlacedRanges<B> = (Vec<B>, Vec<u16>);
+
+impl PlaceTable {
+    /// A number counts the locations from 1; 0: the location is not known.
+    pub fn new(v4: PlacedRanges<u32>, v6: PlacedRanges<u128>, locations: Vec<Location>) -> Self {
+        Self { v4: Ranges::of(v4.0, v4.1), v6: Ranges::of(v6.0, v6.1), locations }
+    }
+
+    /// The number of locations.
+    pub fn len(&self) -> usize {
+        self.locations.len()
+    }
+
+    /// Whether no location is known.
+    pub fn is_empty(&self) -> bool {
+        self.locations.is_empty()
+    }
+}
+
 /// All networks. Without any, none is looked up.
 #[derive(Debug, Default)]
 pub struct NetworkList {
@@ -137,11 +171,17 @@ pub struct NetworkList {
     /// Those of networks, each once; [`LocationNumber`] counts them from 1.
     locations: Vec<Location>,
     trust: AccessList,
+    places: Option<Arc<PlaceTable>>,
 }
 
 impl NetworkList {
-    /// A list of at most 65,535 networks. `trust`: resolvers that say where their clients are.
-    pub fn new(settings: Vec<NetworkSettings>, trust: &[Prefix]) -> Self {
+    /// A list of at most 65,535 networks and places. `trust`: resolvers that say where their
+    /// clients are.
+    pub fn new(
+        settings: Vec<NetworkSettings>,
+        trust: &[Prefix],
+        places: Option<Arc<PlaceTable>>,
+    ) -> Self {
         let of = |(at, settings): (usize, &NetworkSettings)| {
             let number = u16::try_from(at + 1).unwrap_or_default();
             settings.prefixes.iter().map(|prefix| (*prefix, number)).collect::<Vec<_>>()
@@ -162,6 +202,11 @@ impl NetworkList {
             slots.push(slot);
             rules.push(Rules { names, denial });
         }
+        // Behind them, one for each place.
+        for location in places.iter().flat_map(|places| &places.locations) {
+            let location = locations.number(*location);
+            networks.push(Network { location, ..Network::default() });
+        }
         Self {
             v4: Ranges::new(v4),
             v6: Ranges::new(v6),
@@ -171,6 +216,7 @@ impl NetworkList {
             slots,
             locations: locations.all,
             trust: AccessList::of(trust),
+            places,
         }
     }
 
@@ -191,7 +237,7 @@ impl NetworkList {
 
     /// The number of the network of a client; 0: it is in none.
     pub fn number(&self, client: IpAddr) -> u16 {
-        self.table().number(client)
+        self.networks().map_or(0, |networks| networks.number(client))
     }
 
     /// The rule about a name that decides for the clients of a network.
@@ -214,6 +260,10 @@ impl NetworkList {
     pub(crate) fn networks(&self) -> Option<ClientNetworks<'_>> {
         (!self.is_empty()).then(|| ClientNetworks {
             table: self.table(),
+            places: self.places.as_ref().map(|places| ClientPlaces {
+                table: NetworkTable { v4: places.v4.bounds(), v6: places.v6.bounds() },
+                before: (self.rules.len() - 1) as u16,
+            }),
             networks: &self.networks,
             rules: self,
             trust: self.trust.acl(),

@@ -1,8 +1,12 @@
 //! Networks of clients on a running server: denied names, counters, and reloads.
-use crate::served::{HEAD, NOERROR, REFUSED, Served, binary, holds, rcode, short_socket, zone};
+use crate::served::{
+    HEAD, NOERROR, REFUSED, Served, binary, exchange, holds, query, rcode, short_socket, zone,
+};
 use std::fs;
 use std::process::Output;
-use test_support::wait;
+use test_support::folder::Folder;
+use test_support::mmdb;
+use test_support::wait::{self, deadline};
 
 const NXDOMAIN: u8 = 3;
 
@@ -69,6 +73,87 @@ fn networks_deny_names_and_count_replies_and_a_reload_changes_them() {
     let explained = explain(&served, "ns.a.test");
     assert_eq!((&explained["denied"], &explained["rcode"]), (&true.into(), &"REFUSED".into()));
     assert_eq!(rcode(&served.ask("a.test")), NOERROR);
+}
+
+/// A file of locations decides where clients are, a new one is used by itself, and one that is cut
+/// off is reported and changes nothing.
+#[test]
+fn file_of_locations_is_followed_and_a_cut_one_refused() {
+    let file = |continent| mmdb::file(&[("192.0.2.0/24", mmdb::place(continent, None, None))]);
+    let socket = short_socket("networks_geo");
+    let folder = Folder::new("networks-geo");
+    let (geo, new) = (folder.join("geo.mmdb"), folder.join("new.mmdb"));
+    fs::write(&geo, file("EU")).expect("a file");
+    let config = format!(
+        "[admin]\nsocket = \"{}\"\n[networks]\nmaxmind = \"{}\"\n",
+        socket.display(),
+        geo.display()
+    ) + &zone("a.test");
+    let served = Served::start("networks_geo", &config, &[("a.test.zone", HEAD)]);
+    let location = || {
+        let explain = ["explain", "ns.a.test", "--client", "192.0.2.9", "-o", "json"];
+        let output = run(&served, &explain);
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        told["location"].as_str().map(str::to_owned)
+    };
+    assert_eq!(location().as_deref(), Some("eu"));
+    let replace = |bytes: &[u8]| {
+        fs::write(&new, bytes).expect("a file");
+        fs::rename(&new, &geo).expect("renamed");
+    };
+    replace(&file("NA"));
+    wait::until_true("the new file is used", || location().as_deref() == Some("na"));
+    let whole = file("AS");
+    replace(&whole[..whole.len() / 2]);
+    let status = || run(&served, &["status"]);
+    wait::until_true("the file is refused", || status().status.code() == Some(1));
+    let told = String::from_utf8_lossy(&status().stdout).into_owned();
+    assert!(told.contains("geo.mmdb: is no MaxMind file, or is cut off"), "{told}");
+    assert_eq!(location().as_deref(), Some("na"), "what was read before stays");
+    let told = run(&served, &["reload"]);
+    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    let checked = binary().arg("check").arg("-c").arg(served.folder.join("dunlin.toml")).output();
+    assert_eq!(checked.expect("it runs").status.code(), Some(1));
+    replace(&whole);
+    wait::until_true("a whole file is used", || location().as_deref() == Some("as"));
+    assert_eq!(status().status.code(), Some(0));
+}
+
+/// A forwarded name is explained by the servers of its rule and what is cached.
+#[test]
+fn forwarded_name_is_explained_with_its_servers_and_what_is_cached() {
+    let upstream = Served::start("explain_upstream", &zone("a.test"), &[("a.test.zone", HEAD)]);
+    let socket = short_socket("explain_forward");
+    let config = format!(
+        "[admin]\nsocket = \"{}\"\n[forward]\n\"test\" = [\"{}\"]\n[[network]]\n\
+         name = \"local\"\nprefixes = [\"127.0.0.0/8\"]\ndeny = [\"*.ads.test\"]\n",
+        socket.display(),
+        upstream.address
+    );
+    let served = Served::start("explain_forward", &config, &[]);
+    let told = explain(&served, "ns.a.test");
+    assert_eq!((&told["rcode"], &told["zone"]), (&().into(), &().into()), "{told}");
+    assert_eq!(told["forward"]["suffix"], "test.");
+    assert_eq!(told["forward"]["servers"], serde_json::json!([upstream.address.to_string()]));
+    assert_eq!(told["forward"]["cached"], serde_json::json!([]));
+    let mut query = query("ns.a.test");
+    query[2] |= 1; // RD
+    let reply = exchange(served.address, &query, deadline()).expect("a reply");
+    assert!(holds(&reply, &[192, 0, 2, 1]));
+    let told = explain(&served, "ns.a.test");
+    let cached = &told["forward"]["cached"][0]["answers"][0];
+    assert_eq!((&cached["rcode"], &cached["records"]), (&"NOERROR".into(), &1.into()), "{told}");
+    let text = run(&served, &["explain", "ns.a.test", "--client", "127.0.0.1"]);
+    let text = String::from_utf8_lossy(&text.stdout);
+    let line = format!("ns.a.test. is forwarded by the rule test. to {}", upstream.address);
+    assert!(text.contains(&line) && text.contains("cached by "), "{text}");
+    let denied = run(&served, &["explain", "x.ads.test", "--client", "127.0.0.1"]);
+    let denied = String::from_utf8_lossy(&denied.stdout);
+    assert!(denied.contains("rule of the network: deny *.ads.test."), "{denied}");
+    let resolver = ["explain", "ns.a.test", "--client", "127.0.0.1", "--ecs", "10.1.0.0/16"];
+    let ignored = run(&served, &resolver);
+    let ignored = String::from_utf8_lossy(&ignored.stdout);
+    assert!(ignored.contains("client subnet 10.1.0.0/16: it is ignored"), "{ignored}");
 }
 
 const VIEW: &str = "$TTL 60\nns A 192.0.2.77\ninside A 192.0.2.78\n";

@@ -1,8 +1,8 @@
 //! A server with the API, and a simple client.
 use crate::memory::MemoryStore;
 use api::{
-    Api, ApiCounters, ControlFuture, CredentialFile, Credentials, NewCredential, ServerControl,
-    TokenRefused,
+    Api, ApiCounters, ControlFuture, CredentialFile, Credentials, ExplainRequest, NewCredential,
+    ServerControl, TokenRefused,
 };
 use compile::{Image, Loader};
 use health::{Allow, Check, CheckKind, HealthService, HealthSettings};
@@ -16,7 +16,7 @@ use server_status::command::{
 use server_status::explain::{ExplainedSubnet, Explanation};
 use server_status::{AnycastStatus, ServerState, Status, UpstreamStatus, ZoneStatus};
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;

@@ -80,7 +80,16 @@ fn spread(config: &Config, clients: &KnownClients) -> BTreeMap<Owner, Vec<Prefix
     let nodes = PrefixMap::new(nodes);
     let prefixes = networks.iter().enumerate();
     let prefixes = prefixes.flat_map(|(at, of)| of.prefixes.iter().map(move |one| (*one, at)));
-    let configured = PrefixMap::new(prefixes);
+    // Of one prefix, the config itself decides before what a file says of a system.
+    let of_system = |system| networks.iter().position(|of| of.systems.contains(&system));
+    let by_system: HashMap<u32, usize> = config
+        .systems()
+        .into_iter()
+        .filter_map(|system| Some((system, of_system(system)?)))
+        .collect();
+    let systems = config.geo.systems.iter();
+    let systems = systems.filter_map(|(prefix, system)| Some((*prefix, *by_system.get(system)?)));
+    let configured = PrefixMap::new(systems.chain(prefixes));
     let mut owners: BTreeMap<Owner, Vec<Prefix>> = BTreeMap::new();
     for at in 0..networks.len() {
         owners.entry((Some(at), location(at))).or_default();

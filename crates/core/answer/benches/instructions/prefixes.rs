@@ -90,7 +90,8 @@ impl Places {
         let v6 = NetworkBounds { bounds: &v6.0, numbers: &v6.1, index: v6.2, entries: &v6.3 };
         let table = NetworkTable { v4, v6 };
         let (rules, trust) = (&NoRules, Acl::NONE);
-        ClientNetworks { table, networks, rules, trust, denies: false, placed: false }
+        let places = None;
+        ClientNetworks { table, places, networks, rules, trust, denies: false, placed: false }
     }
 }
 

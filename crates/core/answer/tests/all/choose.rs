@@ -127,6 +127,7 @@ fn ask_with_subnet(server: &mut Server, client: IpAddr, option: &[u8]) -> (u8, O
     let (bounds, query) = ([RESOLVER, RESOLVER + 1], with_subnet("s.cluster.local.", option));
     let networks = Some(ClientNetworks {
         table: NetworkTable::default(),
+        places: None,
         networks: &[Network::default()],
         rules: &NoRules,
         trust: Acl::from_bounds(&bounds, &[], false),

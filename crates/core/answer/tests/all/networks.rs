@@ -1,8 +1,8 @@
 //! Networks of clients: their views, their locations and the names that they may not query.
 use crate::common::{name, zones};
 use answer::{
-    AnswerCounts, ClientNetworks, DeniedAnswer, Limits, NameRules, Network, NoForwarding, Now,
-    Policy, Scratch, batch,
+    AnswerCounts, ClientNetworks, ClientPlaces, DeniedAnswer, Limits, NameRules, Network,
+    NoForwarding, Now, Policy, Scratch, batch,
 };
 use limit::{Acl, NetworkBounds, NetworkTable, RangeIndex};
 use packet::{LocationNumber, Packet, Transport, Verdict, View};
@@ -22,10 +22,12 @@ impl NameRules for Rules {
     }
 }
 
-const NETWORKS: [Network; 3] = [
+/// Number 3 is of clients that are in no network, and at a known place.
+const NETWORKS: [Network; 4] = [
     Network { location: LocationNumber(0), view: View(0), denies: false },
     Network { location: LocationNumber(5), view: View(0), denies: true },
     Network { location: LocationNumber(6), view: View(9), denies: false },
+    Network { location: LocationNumber(7), view: View(0), denies: false },
 ];
 
 /// The response to a query of this client: code, answers, and what was found of the client.
@@ -37,6 +39,15 @@ fn ask(answer: DeniedAnswer<'static>, client: &str, query: &[u8]) -> (u8, Vec<u8
     index.fill(&bounds, &mut entries);
     let v4 = NetworkBounds { bounds: &bounds, numbers: &numbers, index, entries: &entries };
     let table = NetworkTable { v4, ..NetworkTable::default() };
+    // 10.1.0.0/17, which is in network 1, and 10.200.0.0/16 are at the place.
+    let bounds = [0x0a01_0000_u32, 0x0a01_8000, 0x0ac8_0000, 0x0ac9_0000];
+    let (index, len) = RangeIndex::of(&bounds);
+    let mut entries = vec![0; len];
+    index.fill(&bounds, &mut entries);
+    let numbers = [0, 1, 0, 1, 0];
+    let v4 = NetworkBounds { bounds: &bounds, numbers: &numbers, index, entries: &entries };
+    let places = NetworkTable { v4, ..NetworkTable::default() };
+    let places = Some(ClientPlaces { table: places, before: 2 });
     let rules = Rules(answer);
     // 192.0.2.53 is a resolver that says where its clients are.
     let bounds = [0xc000_0235, 0xc000_0236];
@@ -44,6 +55,7 @@ fn ask(answer: DeniedAnswer<'static>, client: &str, query: &[u8]) -> (u8, Vec<u8
     let denies = NETWORKS.iter().any(|network| network.denies);
     let networks = Some(ClientNetworks {
         table,
+        places,
         networks: &NETWORKS,
         rules: &rules,
         trust,
@@ -84,6 +96,21 @@ fn client_gets_the_view_and_the_location_of_its_network() {
     assert_eq!(of("10.1.9.9").2, (1, 0, 5));
     let (rcode, _, found) = of("::ffff:10.2.0.1");
     assert_eq!((rcode, found), (3, (2, 9, 6)));
+}
+
+#[test]
+fn places_are_for_clients_in_no_network() {
+    let of = |client| ask(NXDOMAIN, client, &query("www.example.org.", 1, 1)).2;
+    assert_eq!(of("10.200.1.1"), (3, 0, 7));
+    assert_eq!(of("10.1.1.1"), (1, 0, 5), "its network decides");
+    assert_eq!([of("10.3.0.1"), of("10.201.0.0")], [(0, 0, 0); 2]);
+    // The answer may be another one where the place ends.
+    let (_, reply, found) =
+        ask(NXDOMAIN, RESOLVER, &with_subnet("ns.example.org.", &[0, 1, 24, 0, 10, 200, 7]));
+    assert_eq!((found, subnet_of(&reply)), ((3, 0, 7), Some((24, 16))));
+    let denied = with_subnet("ns.example.org.", &[0, 1, 24, 0, 10, 1, 7]);
+    let (_, reply, found) = ask(NXDOMAIN, RESOLVER, &denied);
+    assert_eq!((found, subnet_of(&reply)), ((1, 0, 5), Some((24, 16))));
 }
 
 #[test]

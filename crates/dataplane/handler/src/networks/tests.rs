@@ -46,7 +46,7 @@ fn longest_name_decides_and_the_name_itself_before_names_below_another() {
         ("bad.deep.ads.example", DENY),
     ]);
     let of_file = set(&[("tracker.example", DENY), ("good.ads.example", DENY.below())]);
-    let list = NetworkList::new(vec![network(&["10.0.0.0/8"], vec![own, of_file])], &[]);
+    let list = NetworkList::new(vec![network(&["10.0.0.0/8"], vec![own, of_file])], &[], None);
     for (text, denied) in [
         ("ads.example", false),
         ("x.ads.example", true),
@@ -73,7 +73,7 @@ fn longest_name_decides_and_the_name_itself_before_names_below_another() {
 fn everything_is_denied_but_what_is_allowed() {
     let all = NameVerdicts(DENY.0 | DENY.below().0);
     let names = set(&[(".", all), ("corp.example", ALLOW.below())]);
-    let list = NetworkList::new(vec![network(&["10.0.0.0/8"], vec![names])], &[]);
+    let list = NetworkList::new(vec![network(&["10.0.0.0/8"], vec![names])], &[], None);
     for (text, denied) in [(".", true), ("a.b", true), ("www.corp.example", false)] {
         assert_eq!(list.deny(1, &qname(text)), denied, "{text}");
     }
@@ -86,7 +86,7 @@ fn client_has_the_longest_prefix_of_its_family() {
         network(&["10.0.0.0/8", "2001:db8::/32"], Vec::new()),
         network(&["10.1.0.0/16", "2001:db8:1::/48"], Vec::new()),
     ];
-    let list = NetworkList::new(settings, &[]);
+    let list = NetworkList::new(settings, &[], None);
     for (text, number) in [
         ("10.0.0.1", 1),
         ("10.1.0.1", 2),
@@ -118,7 +118,7 @@ fn list_of_100_000_prefixes_is_built() {
         .collect();
     let begun = Instant::now();
     let settings = NetworkSettings { prefixes: prefixes.clone(), ..network(&[], Vec::new()) };
-    let list = NetworkList::new(vec![settings], &[]);
+    let list = NetworkList::new(vec![settings], &[], None);
     println!("100,000 prefixes: {:?}", begun.elapsed());
     assert!(prefixes.iter().all(|prefix| list.number(prefix.address()) == 1));
 }

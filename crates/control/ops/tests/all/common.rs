@@ -215,7 +215,11 @@ fn kubernetes(looks: u64) -> KubernetesStatus {
         streams: vec![stream],
         written_seconds: Some(1.7e9),
         parts: Some(PartsStatus {
-            clusters: vec![ClusterParts { name: "fra1-a".into(), parts: 3 }],
+            clusters: vec![ClusterParts {
+                name: "fra1-a".into(),
+                parts: 3,
+                ..ClusterParts::default()
+            }],
             is_synced: true,
             ..PartsStatus::default()
         }),

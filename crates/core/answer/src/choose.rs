@@ -206,7 +206,8 @@ pub fn nearest(selection: &Selection<'_>, location: Location, records: usize) ->
             near.end = end.into();
         }
     }
-    near.start.min(records)..near.end.min(records)
+    // Empty if the image is wrong.
+    near.start..near.end.min(records)
 }
 
 /// A record of a set with this data by its number; empty: there is none.

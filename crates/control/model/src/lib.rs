@@ -6,6 +6,7 @@ mod json;
 mod order;
 mod ramp;
 mod rules;
+mod verdict;
 mod view;
 
 pub use edit::{Change, Edit, EditKind, InvalidEdit, Precondition, Revision, SetKey, SetValue};
@@ -20,6 +21,7 @@ pub use rules::{
     CHECK_NAME_MAX, CHECK_OFF, COMMENT_MAX, Choice, MemberRules, MinUp, ORDERS, Policy, SetRules,
     TIER_MAX, WEIGHT_DEFAULT, is_check_name, is_control,
 };
+pub use verdict::{JudgedMember, JudgedSet, LeftOut, MemberClass};
 pub use view::{VIEW_NAME_LEN_MAX, View};
 pub use zonefile::BrokenRule;
 

@@ -6,7 +6,6 @@ mod accept;
 mod documents;
 #[cfg_attr(not(feature = "etcd"), path = "absent/etcd.rs")]
 mod etcd;
-mod explain;
 #[cfg(feature = "kubernetes")]
 mod kubernetes;
 #[cfg(not(feature = "kubernetes"))]

@@ -1,9 +1,8 @@
 //! Chooses the members of a set that may be answered: by their health, tiers and weights. Workers
 //! choose among them for each query (`answer::choose`).
-use crate::health::MemberClass;
 use compile::AnswerRules;
 use image::Order;
-use model::{Choice, SetRules};
+use model::{Choice, LeftOut, MemberClass, SetRules};
 
 /// The answered members of a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,17 +52,6 @@ pub(crate) fn choose(rules: &SetRules, classes: &[MemberClass]) -> Chosen {
         members.sort_unstable();
     }
     Chosen { members, selection, is_open }
-}
-
-/// Why no answer has a member, whichever client queries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftOut {
-    /// Members of a better class of health are answered.
-    State,
-    /// Members of a lower tier are answered.
-    Tier,
-    /// It has weight 0, and another member is answered.
-    Weight,
 }
 
 /// Why a member is not among those that were chosen; `None`: it is.

@@ -6,46 +6,20 @@
 //! A new version of a zone costs what has changed in it. A verdict costs the sets that name its
 //! target, which an index finds.
 use crate::aliases::{Aliases, NameId, follow};
-use crate::choose::{LeftOut, choose, left_out};
+use crate::choose::{choose, left_out};
 use crate::defaults::{DefaultCheck, DefaultChecks, chosen_sets};
-use crate::health::{HealthTable, HealthTarget, MemberClass, Targets, ZoneKey};
+use crate::health::{HealthTable, HealthTarget, Targets, ZoneKey};
 use crate::judge::{Judge, member_classes};
 use crate::ramps::{Ramps, SetId, WallClock};
 use crate::shown::{AllZones, SourceSet, SourceZone, ZoneView};
 use compile::{ChosenRecords, ChosenSet, Image, LeafIndex, View, Zone};
 use image::{Node, RecordSet};
-use model::{MemberRules, SetRules};
+use model::{JudgedMember, JudgedSet, MemberClass, SetRules};
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::{Name, NameBuf, Rtype};
-
-/// A set with rules, and what became of its members.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JudgedSet {
-    /// The name whose members it has, if it stands for an ALIAS record.
-    pub alias: Option<NameBuf>,
-    /// Its rules, with the weights of now.
-    pub rules: SetRules,
-    /// Its members.
-    pub members: Vec<JudgedMember>,
-}
-
-/// A member of a set with rules.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct JudgedMember {
-    /// The data of its record.
-    pub data: Box<[u8]>,
-    /// Its health; `None`: the set has no check.
-    pub class: Option<MemberClass>,
-    /// What the rules say of it now.
-    pub rules: MemberRules,
-    /// What is stored of it: also how its weight changes.
-    pub stored: MemberRules,
-    /// Why no answer has it; `None`: answers are chosen among it and others.
-    pub left_out: Option<LeftOut>,
-}
 
 /// The names whose sets name one target.
 type NamingSets = HashSet<NameId>;
@@ -249,7 +223,7 @@ impl HealthFilter {
         let zones = AllZones { views: &self.views, image, shown: (key, content), source };
         let node = content.node_in(view, name)?;
         // An ALIAS record has the members of its target.
-        let alias = node.set(Rtype::ALIAS).filter(|_| rtype != Rtype::ALIAS);
+        let alias = node.set(Rtype::ALIAS).filter(|_| matches!(rtype, Rtype::A | Rtype::AAAA));
         let end = alias.and_then(|alias| {
             let own = content.names_of(view).and_then(|names| names.get(name));
             // One of the zone leads to what all clients get.

@@ -37,21 +37,6 @@ impl HealthTarget {
     }
 }
 
-/// Classes of members, the one that is answered first is the least.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum MemberClass {
-    /// It passes its check.
-    Up,
-    /// Nothing is known of it.
-    Unknown,
-    /// It fails its check, and passed once.
-    DownOnceUp,
-    /// It fails its check, and never passed.
-    Down,
-    /// An operator has taken it out.
-    Drained,
-}
-
 /// The key of a zone: its origin in lower case.
 pub type ZoneKey = Arc<[u8]>;
 

@@ -1,11 +1,11 @@
 //! Which members of a set are answered, by its rules, the health of its members and the time.
 use crate::aliases::Followed;
 use crate::choose::choose;
-use crate::health::{HealthTarget, MemberClass};
+use crate::health::HealthTarget;
 use crate::shown::{AllZones, SourceZone, target_of};
 use compile::{ChosenRecords, ComputedSet, View};
 use image::{Node, RecordSet};
-use model::SetRules;
+use model::{MemberClass, SetRules};
 use std::collections::HashMap;
 use std::sync::Arc;
 use wire::Rtype;

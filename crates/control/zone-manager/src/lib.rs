@@ -30,14 +30,12 @@ pub mod validate;
 
 pub use answer::{Answer, Promise, Stopped, answer, block_on};
 pub use catalog::{Catalog, CatalogZone};
-pub use choose::LeftOut;
 pub use defaults::DefaultCheck;
 pub use epoch::Epoch;
-pub use filter::{JudgedMember, JudgedSet};
-pub use health::{CheckNames, HealthTable, HealthTarget, MemberClass, TargetUse, ZoneKey};
+pub use health::{CheckNames, HealthTable, HealthTarget, TargetUse, ZoneKey};
 pub use hidden::HiddenZones;
 pub use model::{
-    Change, Edit, Policy, Precondition, RECORDS_MAX, SetRules, SetValue, is_check_name,
+    Change, Edit, MemberClass, Policy, Precondition, RECORDS_MAX, SetRules, SetValue, is_check_name,
 };
 pub use queue::{QueueFull, Sequence};
 pub use ramps::WallClock;
@@ -51,6 +49,7 @@ use compile::{Image, View};
 use hold::{Acceptance, HeldZones};
 use image::HashKey;
 use manager::Manager;
+use model::JudgedSet;
 use queue::{Action, EndGuard, SourceId, UpdateQueue};
 use std::io;
 use std::net::IpAddr;

@@ -2,13 +2,12 @@
 //! another.
 use crate::answer::Promise;
 use crate::defaults::DefaultCheck;
-use crate::filter::JudgedSet;
-use crate::health::{HealthTarget, MemberClass};
+use crate::health::HealthTarget;
 use crate::hold::{Acceptance, Evidence};
 use crate::limits::{CHANGE_UNIT_BYTES, NORMAL_ROOM, URGENT_ROOM};
 use crate::source::{Applied, Lane, Synced, Target};
 use compile::{View, Zone};
-use model::Change;
+use model::{Change, JudgedSet, MemberClass};
 use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;

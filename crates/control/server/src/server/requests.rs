@@ -1,6 +1,5 @@
 //! The server as the management API, control messages and a hot restart see it.
 use super::{Server, lock};
-use crate::explain::{ClientPlace, ComposedAnswer, ExplainedContext, ExplainedQuery};
 use crate::sites::Sites;
 use admin::{Connection, NewProcess, SharedKeeper, SharedSocket};
 use answer::Policy;
@@ -9,6 +8,7 @@ use compile::{Image, Zone};
 use control_messages::ServerContext;
 use data_plane::{ENDING, STARTING};
 use durable::lock::DataLock;
+use explain::{ClientPlace, ComposedAnswer, ExplainedContext, ExplainedQuery};
 use handler::{Forwarding, Settings};
 use records::{RecordService, Refused, WriteResult};
 use server_status::command::{

@@ -1,5 +1,7 @@
 //! Why a client gets an answer: the code that answers queries answers one, and the sets of the
 //! answer say what became of their members.
+#![forbid(unsafe_code)]
+
 use answer::choose::nearest;
 use answer::{
     AnswerCounts, CacheLookup, ClientNetworks, Limits, Network, Now, Policy, Resolver, Scratch,
@@ -9,7 +11,7 @@ use api::ExplainRequest;
 use cache::{CacheHit, CacheKey};
 use compile::{Image, Zone};
 use image::{Location, NameRule, ZoneTable};
-use model::ORDERS;
+use model::{JudgedMember, JudgedSet, LeftOut, MemberClass, ORDERS};
 use packet::{LocationNumber, Packet, Transport, View};
 use server_status::explain::{
     AnsweredRecord, ExplainedForward, ExplainedMember, ExplainedRamp, ExplainedSet,
@@ -18,7 +20,6 @@ use server_status::explain::{
 use std::net::SocketAddr;
 use std::sync::Arc;
 use wire::{ClientSubnet, Name, NameBuf, QName, Rcode, Record, Records, Rtype};
-use zone_manager::{JudgedSet, LeftOut, MemberClass};
 
 /// Bytes of the longest message.
 const MESSAGE_LEN_MAX: usize = 65_535;
@@ -28,16 +29,20 @@ const CLIENT_SUBNET: u16 = 8;
 
 /// A query to explain.
 pub struct ExplainedQuery {
+    /// The request.
     pub request: ExplainRequest,
-    /// What chooses by chance.
+    /// The seed of random choices.
     pub seed: u64,
 }
 
 /// The place of a client: the names of its network and its view, and the path of its location.
 #[derive(Default)]
 pub struct ClientPlace {
+    /// The network.
     pub network: Option<String>,
+    /// The view.
     pub view: Option<String>,
+    /// The path.
     pub location: Option<String>,
 }
 
@@ -49,10 +54,11 @@ impl ClientPlace {
 
 /// The answer to a query over a stream, which is not truncated.
 pub struct ComposedAnswer {
-    /// The number of the network that decides, and its view.
+    /// The number of the network that decides.
     pub network: u16,
+    /// The view of that network.
     pub view: View,
-    /// The name that a group of upstreams is asked for; then nothing else is known.
+    /// The name that is forwarded, and the group of upstreams; then nothing else is known.
     pub asked: Option<(NameBuf, u16)>,
     rcode: u8,
     records: Vec<(NameBuf, Rtype, u32, Box<[u8]>)>,
@@ -62,11 +68,13 @@ pub struct ComposedAnswer {
 
 /// A set that the answer is from.
 pub struct AnsweredSet {
+    /// The zone.
     pub zone: Arc<Zone>,
     /// The view whose clients get it.
     pub view: View,
     /// The owner in the zone: the name, or a wildcard.
     pub owner: NameBuf,
+    /// The type.
     pub rtype: Rtype,
     /// The owner in the answer.
     name: NameBuf,
@@ -108,11 +116,14 @@ impl Resolver for UpstreamObserver {
     fn confirm(&mut self, _key: &CacheKey<'_>, _map: u32) {}
 }
 
-/// What of a server an explanation names.
+/// The parts of an explanation that the server knows.
 #[derive(Default)]
 pub struct ExplainedContext {
+    /// The place of the client.
     pub place: ClientPlace,
+    /// The rule of its network for the name.
     pub rule: Option<NameRule>,
+    /// The forwarding of the name.
     pub forward: Option<ExplainedForward>,
 }
 
@@ -341,9 +352,7 @@ fn explained_set(
 ) -> ExplainedSet {
     let has = |data: &[u8]| answered(set, answer).any(|found| *found == *data);
     let far = far_records(set, location);
-    let left = |member: &&zone_manager::JudgedMember| {
-        member.left_out.is_none() && !far.contains(&member.data)
-    };
+    let left = |member: &&JudgedMember| member.left_out.is_none() && !far.contains(&member.data);
     let is_weighted = judged.members.iter().filter(left).any(|member| member.rules.weight > 0);
     let members = judged.members.iter().map(|member| {
         let dropped = match member.left_out {

@@ -111,7 +111,16 @@ impl LocalClient {
         request.body = Some(json!({ "changes": changes }));
         self.0.request(request).map(drop).map_err(|error| {
             let refused = error.downcast_ref::<ApiError>();
-            let is_refused = refused.is_some_and(|refused| refused.status.is_client_error());
+            // Of the zone, the server or the moment: not of these sets.
+            let may_pass = [
+                StatusCode::NOT_FOUND,
+                StatusCode::REQUEST_TIMEOUT,
+                StatusCode::CONFLICT,
+                StatusCode::TOO_MANY_REQUESTS,
+            ];
+            let is_refused = refused.is_some_and(|refused| {
+                refused.status.is_client_error() && !may_pass.contains(&refused.status)
+            });
             SetsError { why: error.to_string(), is_refused }
         })
     }

@@ -144,7 +144,8 @@ impl Reader {
             (_, Some(seconds)) => Some(*seconds),
             (lease, None) => {
                 let asked = self.client.lease_time_to_live(lease, None);
-                let seconds = u32::try_from(within(&self.urls, asked).await?.ttl()).unwrap_or(0);
+                let seconds =
+                    u32::try_from(within(&self.urls, asked).await?.granted_ttl()).unwrap_or(0);
                 self.leases.insert(lease, seconds);
                 Some(seconds)
             }
@@ -169,6 +170,10 @@ impl Reader {
         let message = message.map_err(|why| format!("etcd at {}: {why}", self.urls))?;
         let message = message.filter(|message| !message.canceled());
         let message = message.ok_or_else(|| format!("etcd at {}: the watch ended", self.urls))?;
+        // Those of keys that are gone, too.
+        if self.leases.len() > entries.len() {
+            self.leases.clear();
+        }
         for event in message.events() {
             let Some(found) = event.kv() else { continue };
             if event.event_type() == EventType::Put {
@@ -200,7 +205,7 @@ fn options(source: &Source) -> Result<ConnectOptions, String> {
         fs::read(path).map_err(|why| format!("{} cannot be read: {why}", path.display()))
     };
     let options = ConnectOptions::new().with_connect_timeout(ANSWER_MAX);
-    let mut options = options.with_keep_alive(KEEPALIVE, KEEPALIVE);
+    let mut options = options.with_keep_alive(KEEPALIVE, KEEPALIVE).with_require_leader(true);
     if let Some((user, file)) = &source.user {
         let password = String::from_utf8_lossy(&read(file)?).into_owned();
         options = options.with_user(user, password.trim_end_matches(['\r', '\n']));

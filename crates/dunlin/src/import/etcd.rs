@@ -28,7 +28,7 @@ pub fn run(command: &ImportEtcd) -> Result<ExitCode, Box<dyn Error>> {
         EtcdLayout::Containerdns => Layout::ContainerDns,
         EtcdLayout::Kdns => Layout::Kdns,
     };
-    let zone = zonefile::read_name(&command.zone)
+    let zone = zonefile::read_name(&command.zone.to_ascii_lowercase())
         .map_err(|why| format!("--zone {:?} {why}", command.zone))?;
     let prefix = command.prefix.as_deref().unwrap_or(layout.prefix());
     let source = Source {
@@ -75,9 +75,9 @@ struct Follower<'c> {
     prefix: &'c str,
     zone: NameBuf,
     server: LocalClient,
-    /// What the zone has of the keys; `None`: nothing was written yet.
+    /// The sets of the zone that come from keys; `None`: nothing was written yet.
     known: Option<Sets>,
-    /// What was reported of the keys that are there.
+    /// Remarks already reported about the keys that are there.
     notes: BTreeSet<String>,
 }
 
@@ -107,13 +107,16 @@ impl<'c> Follower<'c> {
 
     fn follow(&mut self, source: &Source) -> Result<Infallible, String> {
         let mut followed = FollowedKeys::begin(source, self.prefix)?;
+        if followed.entries().is_empty() && (self.command.delete || self.known.is_some()) {
+            return Err(format!("no key is below /{}/: nothing is deleted", self.prefix));
+        }
         loop {
             self.apply(followed.entries())?;
             followed.wait()?;
         }
     }
 
-    /// What the zone had before, of which some is deleted if no key has it.
+    /// The sets of the zone to delete unless a key has them.
     fn before(&self) -> Result<Sets, String> {
         let sets = self.server.sets(&self.command.zone).map_err(|why| why.to_string())?;
         let apex = self.zone.to_string();

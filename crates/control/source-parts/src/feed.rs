@@ -1,8 +1,9 @@
 //! Where parts come from: the etcd of this site, and those of other sites.
-use crate::limits::BATCH_EVENTS_MAX;
+use crate::limits::{BATCH_EVENTS_MAX, FOLLOWED_MIN};
 use crate::part::PartKey;
 use documents::MapEvent;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 /// The parts of the clusters of another site.
@@ -37,7 +38,7 @@ pub fn gather(
     receiver
 }
 
-/// What becomes of a part of a cluster.
+/// The outcome of a part of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// It is of the feed that has the cluster.
@@ -51,9 +52,11 @@ pub enum Taken {
 #[derive(Debug, Default)]
 struct FeedState {
     site: Box<str>,
-    /// What a list has not named yet; `None`: there is no list now.
+    /// Parts that a list has not named yet; `None`: there is no list now.
     missing: Option<BTreeSet<PartKey>>,
     is_listed: bool,
+    /// Since when it is followed without a break.
+    followed: Option<Instant>,
     /// Why it is not followed.
     error: Option<String>,
     /// Clusters whose name another feed has.
@@ -69,7 +72,7 @@ pub struct Feeds {
 }
 
 impl Feeds {
-    /// Those of this site and of these.
+    /// The feeds of this site and of these sites.
     pub fn new(sites: &[SiteFeed]) -> Self {
         let of_site = |site: &SiteFeed| FeedState { site: site.site.clone(), ..Default::default() };
         let own = std::iter::once(FeedState::default());
@@ -126,12 +129,24 @@ impl Feeds {
     /// A list has ended; what it has not named.
     pub fn end(&mut self, feed: Feed) -> BTreeSet<PartKey> {
         self.feeds[feed].is_listed = true;
-        self.feeds[feed].missing.take().unwrap_or_default()
+        self.feeds[feed].followed.get_or_insert_with(Instant::now);
+        let missing = self.feeds[feed].missing.take().unwrap_or_default();
+        // Meanwhile another feed may have given parts of the same names.
+        missing.into_iter().filter(|key| self.has(feed, &key.cluster)).collect()
     }
 
     /// Why a feed is not followed; `None`: it is.
     pub fn report(&mut self, feed: Feed, error: Option<String>) {
-        self.feeds[feed].error = error;
+        let state = &mut self.feeds[feed];
+        let since = state.followed.or_else(|| state.is_listed.then(Instant::now));
+        state.followed = since.filter(|_| error.is_none());
+        state.error = error;
+    }
+
+    /// Whether a cluster is followed for so long that an old heartbeat is the writer's own.
+    pub fn is_followed(&self, cluster: &str) -> bool {
+        let since = self.owners.get(cluster).and_then(|feed| self.feeds[*feed].followed);
+        since.is_some_and(|since| since.elapsed() >= FOLLOWED_MIN)
     }
 
     /// Whether this site was listed, and each other one was listed or cannot be.

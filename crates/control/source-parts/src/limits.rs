@@ -19,3 +19,6 @@ pub const CONFLICTS_SHOWN: usize = 20;
 pub const SAVE_INTERVAL: Duration = Duration::from_secs(15);
 /// How often the serial of a zone may change.
 pub const SERIAL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a feed is followed before a cluster without a newer heartbeat is gone: two heartbeats
+/// of its writer.
+pub const FOLLOWED_MIN: Duration = Duration::from_secs(10 * 60);

@@ -135,10 +135,16 @@ impl Parts {
     }
 
     /// Clusters whose last heartbeat is before this time, in seconds since 1970, are gone: their
-    /// parts are left out until there is a newer one. Returns the sets that change.
-    pub fn set_oldest(&mut self, oldest: u64) -> Vec<SetChange> {
+    /// parts are left out until there is a newer one. A cluster that is not followed stays as it
+    /// is. Returns the sets that change.
+    pub fn set_oldest(
+        &mut self,
+        oldest: u64,
+        is_followed: impl Fn(&str) -> bool,
+    ) -> Vec<SetChange> {
         let beats = self.parts.iter().filter(|(key, _)| key.is_heartbeat());
-        let gone = beats.filter(|(_, part)| part.created < oldest);
+        let may_go = |cluster: &str| is_followed(cluster) || self.gone.contains(cluster);
+        let gone = beats.filter(|(key, part)| part.created < oldest && may_go(&key.cluster));
         let gone: BTreeSet<Box<str>> = gone.map(|(key, _)| key.cluster.clone()).collect();
         if gone == self.gone {
             return Vec::new();

@@ -32,7 +32,7 @@ pub struct SavedPart {
 /// Saves parts, each with its site.
 ///
 /// # Errors
-/// What failed, and where.
+/// The file, and why it cannot be written.
 pub fn save<'p>(
     folder: &Path,
     parts: impl Iterator<Item = (&'p PartKey, &'p Part, &'p str)>,

@@ -6,7 +6,8 @@ use crate::limits::{STATUS_LEN_MAX, STATUSES_MAX, STATUSES_REPEATED_AFTER};
 use crate::objects::{CONDITION, GivenRecords, GivenStatus};
 use kube_api::ApiError;
 use serde_json::{Value, json};
-use source_parts::Report;
+use source_parts::{PartKey, Report};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -22,17 +23,21 @@ impl Worker {
     pub(super) fn write_statuses(&mut self) {
         let Some(shared) = self.settings.shared.as_ref().filter(|_| self.speaks()) else { return };
         let report: Arc<Report> = Arc::clone(&shared.report.borrow());
+        let mut faults: BTreeMap<&PartKey, Vec<String>> = BTreeMap::new();
+        for one in &report.conflicts {
+            faults.entry(&one.key).or_default().push(one.text());
+        }
         let mut due = Vec::new();
         for object in self.cluster.part_objects(PartKind::DnsEndpoint) {
             let of = PartName { kind: PartKind::DnsEndpoint, object };
             let key = shared.key(&of);
+            let Some(merged) = report.generations.get(&key) else { continue };
             let Some(given) = self.cluster.given_records(&of.object) else { continue };
             // A newer generation is reported once it was merged.
-            if report.generations.get(&key) != Some(&given.generation) {
+            if *merged != given.generation {
                 continue;
             }
-            let mut faults = report.conflicts.iter().filter(|one| one.key == key);
-            let status = status_of(&given, faults.by_ref().map(|one| one.text()).collect());
+            let status = status_of(&given, faults.remove(&key).unwrap_or_default());
             if status == given.status {
                 continue;
             }
@@ -89,9 +94,7 @@ fn status_of(given: &GivenRecords, faults: Vec<String>) -> GivenStatus {
         true => ("True", "Served", "all records are answered".to_owned()),
         false => ("False", "NotShared", faults.join("; ")),
     };
-    while message.len() > STATUS_LEN_MAX {
-        message.pop();
-    }
+    message.truncate(message.floor_char_boundary(STATUS_LEN_MAX));
     let known = &given.status;
     let since = match *known.status == *status && !known.since.is_empty() {
         true => known.since.clone(),

@@ -174,8 +174,9 @@ fn parts_of_a_cluster_without_a_heartbeat_are_left_out_until_it_has_one() {
     parts.put(key("b", "shop", "web"), Some(addresses(2, "eu/ams1", &["10.1.0.1"])));
     let beat = |at| Some(Part { created: at, ..Part::default() });
     parts.put(PartKey::heartbeat("a"), beat(100));
-    assert!(parts.set_oldest(100).is_empty());
-    let changes = parts.set_oldest(101);
+    assert!(parts.set_oldest(100, |_| true).is_empty());
+    assert!(parts.set_oldest(101, |_| false).is_empty(), "its etcd is away");
+    let changes = parts.set_oldest(101, |_| true);
     assert_eq!(changes.len(), 1);
     assert_eq!(
         data(&parts, "web.shop", Rtype::A),
@@ -186,7 +187,7 @@ fn parts_of_a_cluster_without_a_heartbeat_are_left_out_until_it_has_one() {
     parts.put(key("a", "shop", "web"), Some(addresses(1, "eu/fra1", &["10.0.0.2"])));
     assert_eq!(data(&parts, "web.shop", Rtype::A), ["10.1.0.1"]);
     parts.put(PartKey::heartbeat("a"), beat(150));
-    parts.set_oldest(101);
+    parts.set_oldest(101, |_| true);
     assert_eq!(data(&parts, "web.shop", Rtype::A), ["10.0.0.2", "10.1.0.1"]);
     assert!(parts.gone().is_empty());
     let key = PartKey::read("a/objects/parts/heartbeat/-/-").expect("a key");

@@ -16,7 +16,9 @@ impl Worker {
         let Some(max_age) = self.settings.max_age else { return Ok(()) };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let before = self.parts.gone().clone();
-        let changes = self.parts.set_oldest(now.saturating_sub(max_age).as_secs());
+        let changes = self.parts.set_oldest(now.saturating_sub(max_age).as_secs(), |cluster| {
+            self.feeds.is_followed(cluster)
+        });
         for cluster in self.parts.gone().difference(&before) {
             tracing::warn!(
                 "the cluster {cluster} had no writer for `max_age`: its parts are left out"

@@ -423,12 +423,7 @@ impl Secondary {
         let left = state.expires.map(|at| at.saturating_duration_since(Instant::now()));
         SecondaryStatus {
             name: self.settings.origin.to_string().to_ascii_lowercase(),
-            primaries: self
-                .settings
-                .primaries
-                .iter()
-                .map(|primary| primary.at.to_string())
-                .collect(),
+            primaries: self.settings.primaries.iter().map(ToString::to_string).collect(),
             serial: served.and_then(|zone| zone.serial()),
             expires_seconds: left.map(|left| left.as_secs_f64()),
             is_expired: state.is_expired,

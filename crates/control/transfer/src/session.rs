@@ -34,7 +34,7 @@ pub struct TransferThread {
 pub struct TlsListeners {
     /// Where secondaries connect.
     pub listeners: Vec<TcpListener>,
-    /// What this server shows to them.
+    /// The certificates for secondaries.
     pub tls: Arc<Tls>,
 }
 

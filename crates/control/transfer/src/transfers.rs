@@ -65,7 +65,7 @@ pub trait KeyOwner: Send + Sync {
 /// The other side of a connection.
 #[derive(Clone)]
 pub struct Peer {
-    /// Its address.
+    /// The address of the client.
     pub client: SocketAddr,
     /// Whether the connection is one for transfers only, over TLS.
     pub is_private: bool,
@@ -191,6 +191,9 @@ impl Transfers {
             Ok(None) => return Response::NotOurs,
             Err(refusal) => return Response::One(refusal),
         };
+        if allowed.request.wanted == Wanted::Soa {
+            return Response::One(self.soa(allowed));
+        }
         let Some(permit) = self.permits.take(peer.client.ip()) else {
             let Allowed { request, signer, .. } = allowed;
             return Response::One(self.refuse(&request, signer, RefusedFor::Full));
@@ -216,6 +219,22 @@ impl Transfers {
             summary,
             _permit: permit,
         }))
+    }
+
+    /// The response with the SOA record, which is no transfer.
+    fn soa(&self, Allowed { request, zone, signer, .. }: Allowed) -> Vec<u8> {
+        let signature_len = signer.as_ref().map_or(0, Signer::record_len);
+        let mut writer =
+            MessageWriter::new(&request, signature_len, MESSAGE_LEN_MAX, expire(&zone));
+        let (_, source) = self.source(&request, &zone);
+        let written = source.and_then(|mut source| writer.next_message(&mut *source).ok());
+        let Some((mut message, _)) = written else {
+            return self.refuse(&request, signer, RefusedFor::Unloaded);
+        };
+        if let Some(mut signer) = signer {
+            signer.sign(&mut message, self.access.now());
+        }
+        message
     }
 
     /// Answers a message in a datagram, which is verified, by one of at most `len_max` bytes, which

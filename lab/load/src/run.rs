@@ -97,7 +97,7 @@ pub fn run_watched(
     })
 }
 
-/// What the threads of a load open once.
+/// Resources that the threads of a load open once.
 #[derive(Default)]
 struct Shared {
     attach: Arc<AttachOnce>,

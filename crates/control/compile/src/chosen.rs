@@ -198,7 +198,7 @@ impl Zone {
             let of_view = leaves.iter().filter(|leaf| leaf.view == view);
             let numbers: Vec<usize> = of_view.map(|leaf| leaf.number).collect();
             let old = before.and_then(|before| before.chosen_of(view));
-            if self.facts().has_views {
+            if before.is_some() && self.facts().has_views {
                 names_changed.extend(names_in(own, old, &numbers));
             }
             let mut choose = |node: Node<'_>, set: RecordSet<'_>| chooser(view, node, set);

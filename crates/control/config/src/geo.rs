@@ -26,7 +26,7 @@ pub struct GeoNetworks {
     pub maxmind: Option<PathBuf>,
     /// The file with autonomous systems.
     pub maxmind_as: Option<PathBuf>,
-    /// What the first has.
+    /// Locations by address, of the first file.
     pub locations: Option<Arc<GeoTable>>,
     /// What the second has of the systems that networks name.
     pub systems: Arc<Vec<(Prefix, u32)>>,
@@ -35,9 +35,9 @@ pub struct GeoNetworks {
 /// Locations by address.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct GeoTable {
-    /// Those of IPv4.
+    /// Ranges of IPv4.
     pub v4: GeoRanges<u32>,
-    /// Those of IPv6.
+    /// Ranges of IPv6.
     pub v6: GeoRanges<u128>,
     /// The paths of the locations; a number counts them from 1.
     pub paths: Vec<Box<str>>,
@@ -73,7 +73,7 @@ impl<B: Copy + Ord> GeoRanges<B> {
     }
 }
 
-/// What a record of a file says of the location.
+/// The location in a record of a file.
 #[derive(Deserialize)]
 struct Place {
     continent: Option<Continent>,

@@ -34,7 +34,7 @@ pub struct Transfer {
     pub max_streams: usize,
     /// Where transfers over TLS are served (RFC 9103).
     pub tls_listen: Vec<SocketAddr>,
-    /// What this server shows to secondaries and primaries over TLS.
+    /// Certificates that this server shows to secondaries and primaries.
     pub tls: Option<Certificates>,
     /// Servers that are notified of changes of every zone (NOTIFY, RFC 1996).
     pub notify: Vec<NotifyServer>,

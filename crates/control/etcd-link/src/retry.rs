@@ -1,4 +1,4 @@
-//! What follows an error: a pause, and a line of the log unless it has that already.
+//! Handles an error: a pause, and a line of the log unless it has that already.
 use crate::limits::{CAUSES_MAX, CONNECT_MAX, REQUEST_MAX};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};
@@ -21,7 +21,7 @@ impl LoggedCauses {
         true
     }
 
-    /// What failed works again.
+    /// The failed part works again.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -1,4 +1,5 @@
-//! What servers of a fleet share besides records: documents, findings of health, and maps.
+//! The state that servers of a fleet share besides records: documents, findings of health, and
+//! maps.
 //!
 //! Each is followed by [`keyspace::FollowedKeys`], and written under a condition on what a server
 //! has seen: the revision of a document, its own membership, or its election.

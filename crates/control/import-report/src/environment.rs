@@ -1,4 +1,4 @@
-//! What an import reads beside the file that it is given.
+//! Files and variables that an import reads beside the file that it is given.
 use crate::place::shown;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! The keys of a fleet in etcd: their layout, and one way to follow them.
 //!
-//! What is read must continue the history that this server knows, or have been accepted by an
+//! Keys that are read must continue the history that this server knows, or have been accepted by an
 //! operator. Whether keys are followed is reported in one way.
 #![forbid(unsafe_code)]
 

@@ -300,7 +300,7 @@ fn system_roots() -> Result<RootCertStore, String> {
     let (added, _) = roots.add_parsable_certificates(found.certs);
     match added {
         0 => Err("this system has no trusted CA certificates: install the package \
-                  ca-certificates, or name a file as [upstream] ca"
+                  ca-certificates, or name a file"
             .into()),
         _ => Ok(roots),
     }
